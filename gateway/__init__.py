@@ -1,0 +1,1 @@
+"""The edge process: app, routes, settings, command line, metrics, auth, web page and wire dialects."""

@@ -1,0 +1,1 @@
+"""Contexts, sessions, voices, limits and the store behind them."""

@@ -1,0 +1,1 @@
+"""Signal processing, playout clock and media legs towards listeners."""

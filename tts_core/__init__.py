@@ -1,0 +1,1 @@
+"""Engines and the text, scheduling and admission that feed them."""

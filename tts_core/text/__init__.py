@@ -1,0 +1,1 @@
+"""Text for speech: streaming segmentation, cleaning and normalisation, with offsets kept throughout."""
