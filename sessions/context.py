@@ -1,0 +1,233 @@
+"""One stream of text spoken as one turn, as a state machine without I/O.
+
+A context takes text, flushes, an end or a cancel from its client, turns the text into work in order (segments
+and flush marks), and keeps what is needed to say what the listener heard. It makes sure that exactly one
+terminal event leaves it. The driver that speaks the work is ``sessions.runner``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from tts_core.errors import BadRequest, TextTooLong, VoxwireError
+from tts_core.text.segment import Segment, TextMode, TextOptions
+from tts_core.text.segmenter import TextFrontEnd
+
+from .events import AudioFormat, Cancelled, ContextStats, Done, Failed, Heard, Word
+from .playback import Clock
+
+MAX_ID = 256
+
+
+class State(StrEnum):
+    """Life of a context; the last three are final."""
+
+    OPEN = "open"
+    ENDING = "ending"
+    DONE = "done"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ContextOptions:
+    """How a context is spoken.
+
+    ``hold_s``: pause in the text after which complete clauses that only waited for look-ahead are spoken.
+    ``max_buffer_delay_s``: pause after which whatever is held is spoken. ``idle_s``: an open context without
+    text for this long ends with ContextIdle. ``run_ahead_s``: audio sent at most this far ahead of the
+    listener. ``lead_in_ms``: silence before the first audio, for clients that lose their first samples.
+    ``cache``: spoken phrases of this context may be kept for the tenant.
+    """
+
+    voice: str = ""
+    format: AudioFormat = field(default_factory=AudioFormat)
+    speed: float = 1.0
+    volume: float = 1.0
+    seed: int | None = None
+    text: TextOptions = field(default_factory=TextOptions)
+    hold_s: float = 0.25
+    max_buffer_delay_s: float = 3.0
+    idle_s: float = 300.0
+    run_ahead_s: float = 3.0
+    lead_in_ms: int = 0
+    cache: bool = False
+    max_characters: int = 200_000
+    max_pending_characters: int = 50_000
+
+    def with_mode(self, mode: TextMode) -> ContextOptions:
+        """A copy with another text mode."""
+        return replace(self, text=replace(self.text, mode=mode))
+
+
+@dataclass(frozen=True, slots=True)
+class FlushMark:
+    """A point in the work at which a Flushed event is due."""
+
+    flush_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A segment or flush mark, and the time (s, monotonic) at which it became ready."""
+
+    item: Segment | FlushMark
+    ready_at: float
+
+
+class Context:
+    """State of one context.
+
+    Methods raise BadRequest where the client uses a context that has ended, and TextTooLong beyond limits;
+    the context itself stays as it was.
+    """
+
+    def __init__(self, context_id: str, options: ContextOptions, clock: Clock) -> None:
+        if not context_id or len(context_id) > MAX_ID:
+            raise BadRequest(f"context id must have 1 to {MAX_ID} characters", field="context_id")
+        self.id = context_id
+        self.options = options
+        self.state = State.OPEN
+        self.stats = ContextStats()
+        self.first_text_at: float | None = None
+        self.last_text_at = clock()
+        self._clock = clock
+        self._front = TextFrontEnd(options.text)
+        self._work: deque[Work] = deque()
+        self._pending_characters = 0
+        self._flushes = 0
+        self._words: list[Word] = []
+
+    # What the client does
+
+    def text(self, text: str) -> None:
+        """Add text. Empty text is allowed and does nothing."""
+        self._need_open()
+        if self.stats.characters + len(text) > self.options.max_characters:
+            raise TextTooLong(f"a context takes at most {self.options.max_characters} characters", field="text")
+        if self._pending_characters + len(text) > self.options.max_pending_characters:
+            raise TextTooLong(
+                f"more than {self.options.max_pending_characters} characters wait to be spoken", field="text"
+            )
+        self.last_text_at = self._clock()
+        if not text:
+            return
+        if self.first_text_at is None and text.strip():
+            self.first_text_at = self.last_text_at
+        self.stats.characters += len(text)
+        self._add(self._front.feed(text))
+
+    def flush(self, flush_id: int | None = None) -> int:
+        """Speak everything held; the returned id comes back in a Flushed event."""
+        self._need_open()
+        self.last_text_at = self._clock()
+        self._flushes += 1
+        if flush_id is None:
+            flush_id = self._flushes
+        self._add(self._front.flush())
+        self._work.append(Work(FlushMark(flush_id), self._clock()))
+        return flush_id
+
+    def release(self) -> None:
+        """The text paused: speak what only waited for look-ahead."""
+        if self.state is State.OPEN:
+            self._add(self._front.release())
+
+    def force(self) -> None:
+        """The text paused for too long: speak everything held, without a flush mark."""
+        if self.state is State.OPEN:
+            self._add(self._front.flush())
+
+    def end(self) -> None:
+        """No more text will come. A second end is ignored."""
+        if self.state is State.ENDING:
+            return
+        self._need_open()
+        self.state = State.ENDING
+        self._add(self._front.end())
+
+    # What the driver does
+
+    @property
+    def source(self) -> str:
+        """Everything the client sent."""
+        return self._front.source
+
+    @property
+    def held(self) -> bool:
+        """Whether text waits in the front end."""
+        return self._front.held
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a segment or flush mark waits."""
+        return bool(self._work)
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the terminal event has been made."""
+        return self.state in {State.DONE, State.CANCELLED, State.FAILED}
+
+    def next_work(self) -> Work | None:
+        """Take the next piece of work, None when there is none."""
+        if not self._work:
+            return None
+        work = self._work.popleft()
+        if isinstance(work.item, Segment):
+            self._pending_characters -= len(work.item.text)
+        return work
+
+    def spoke(self, words: tuple[Word, ...]) -> None:
+        """Remember words sent to the listener."""
+        self._words.extend(words)
+
+    def heard(self, samples: int) -> Heard:
+        """What a listener at ``samples`` (output rate) has heard.
+
+        A word counts as heard when its middle has been played; the text is cut after the last such word.
+        """
+        at = samples / self.options.format.rate
+        cut = 0
+        for word in self._words:
+            if (word.start + word.end) / 2 > at or at <= 0:
+                break
+            cut = word.text_end
+        source = self.source
+        return Heard(samples, round(at * 1000), source[:cut], source[cut:])
+
+    def finish(self, total_samples: int) -> Done:
+        """All is spoken: the terminal event. Raises RuntimeError if there was one before."""
+        self._terminate(State.DONE)
+        return Done(self.id, total_samples, self.stats)
+
+    def cancel(self, sent_samples: int, heard_samples: int) -> Cancelled:
+        """The client cut the context: the terminal event."""
+        self._terminate(State.CANCELLED)
+        self._work.clear()
+        return Cancelled(self.id, sent_samples, self.heard(heard_samples), self.stats)
+
+    def fail(self, error: VoxwireError) -> Failed:
+        """Something went wrong: the terminal event."""
+        self._terminate(State.FAILED)
+        self._work.clear()
+        return Failed(self.id, error, self.stats)
+
+    def _terminate(self, state: State) -> None:
+        if self.terminal:
+            raise RuntimeError(f"context {self.id!r} has ended already")
+        self.state = state
+
+    def _need_open(self) -> None:
+        if self.state is State.ENDING:
+            raise BadRequest("the context takes no more text: its end was sent", field="context_id")
+        if self.terminal:
+            raise BadRequest("the context has ended", field="context_id")
+
+    def _add(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            if self.stats.first_segment < 0 and self.first_text_at is not None:
+                self.stats.first_segment = self._clock() - self.first_text_at
+            self._pending_characters += len(segment.text)
+            self._work.append(Work(segment, self._clock()))

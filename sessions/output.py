@@ -1,0 +1,86 @@
+"""From an engine's float PCM to encoded blocks in the listener's format.
+
+One stage per context: the resampler keeps its state over segments, so the context's audio is one signal and
+its samples count exactly.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from telephony.dsp.pcm import encode
+from telephony.dsp.resample import Resampler
+from tts_core.engine import Samples
+
+from .events import AudioFormat
+
+RAMP_MS = (20, 40, 80, 100)
+"""Block lengths: the first ones short so that audio starts soon, later ones long so that it costs little."""
+
+_SLICE_S = 0.5  # resampling and encoding this much takes well under the loop's 5 ms
+
+
+class OutputStage:
+    """Resamples and encodes.
+
+    Args:
+        native_rate: rate of what goes in, in Hz.
+        fmt: encoding and rate of what comes out.
+    """
+
+    def __init__(self, native_rate: int, fmt: AudioFormat) -> None:
+        self._fmt = fmt
+        self._resampler = Resampler(native_rate, fmt.rate)
+        self._held: list[Samples] = []
+        self._held_n = 0
+        self._blocks = 0
+        self._slice = int(native_rate * _SLICE_S)
+
+    def push(self, pcm: Samples) -> list[tuple[bytes, int]]:
+        """Add native PCM float32 [n]; returns full blocks as (bytes, samples)."""
+        out: list[tuple[bytes, int]] = []
+        for at in range(0, len(pcm), self._slice):
+            self._hold(self._resampler.process(pcm[at : at + self._slice]))
+            out += self._cut()
+        return out
+
+    def flush(self) -> list[tuple[bytes, int]]:
+        """The block in the making, however short; the resampler keeps its tail for what follows."""
+        if not self._held_n:
+            return []
+        block = self._join()
+        self._held, self._held_n = [], 0
+        return [self._encoded(block)]
+
+    def finish(self) -> list[tuple[bytes, int]]:
+        """The context is over: the resampler's tail and the last block."""
+        self._hold(self._resampler.flush())
+        return self._cut() + self.flush()
+
+    def _hold(self, pcm: Samples) -> None:
+        if len(pcm):
+            self._held.append(pcm)
+            self._held_n += len(pcm)
+
+    def _join(self) -> Samples:
+        return self._held[0] if len(self._held) == 1 else np.concatenate(self._held)
+
+    def _cut(self) -> list[tuple[bytes, int]]:
+        out: list[tuple[bytes, int]] = []
+        if not self._held_n:
+            return out
+        pcm = self._join()
+        at = 0
+        while len(pcm) - at >= (size := self._size()):
+            out.append(self._encoded(pcm[at : at + size]))
+            at += size
+        rest = pcm[at:]
+        self._held, self._held_n = ([rest] if len(rest) else []), len(rest)
+        return out
+
+    def _size(self) -> int:
+        return self._fmt.rate * RAMP_MS[min(self._blocks, len(RAMP_MS) - 1)] // 1000
+
+    def _encoded(self, pcm: Samples) -> tuple[bytes, int]:
+        self._blocks += 1
+        return encode(pcm, self._fmt.encoding.value), len(pcm)

@@ -1,0 +1,390 @@
+"""Speaks a context: the asyncio driver around ``sessions.context``.
+
+One task per context takes the work in order, has it normalised and spoken, and hands encoded audio, word
+timings and the one terminal event to the sink. It sends no further ahead of the listener than the playback
+clock allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from telephony.dsp.level import leading_silence
+from tts_core.engine import EngineInfo, SpeechChunk, SpeechRequest
+from tts_core.errors import ContextIdle, LegClosed, VoxwireError
+from tts_core.text.segment import Segment, Utterance
+
+from .context import Context, ContextOptions, FlushMark, State, Work
+from .events import Audio, Cancelled, Event, Flushed, Heard, Words
+from .output import OutputStage
+from .playback import Clock, Playback
+from .words import WordAligner
+
+log = logging.getLogger(__name__)
+
+Sink = Callable[[Event], Awaitable[None]]
+"""Takes a context's events in order. Raises LegClosed when nobody is there any more."""
+
+SENTENCE_GAP_S = 0.18
+CLAUSE_GAP_S = 0.04
+"""Pauses between segments, on top of the few tens of milliseconds that the engine's trim leaves."""
+
+IDLE_RELEASE_S = 2.0
+"""A context that has been played out and waits for text gives its slot back after this long."""
+
+UNSPEAKABLE_S = 0.04
+"""Silence for a context without anything to say: clients take zero audio for a failure (protocols.md 0.8)."""
+
+
+class Speaker(Protocol):
+    """What the runner needs of ``tts_core.scheduler.Scheduler``."""
+
+    def admit(self, stream_id: str) -> None: ...
+
+    def release(self, stream_id: str) -> None: ...
+
+    def speak(self, stream_id: str, request: SpeechRequest) -> AsyncIterator[SpeechChunk]: ...
+
+
+class Normaliser(Protocol):
+    """What the runner needs of ``tts_core.text.normaliser.Normaliser``."""
+
+    async def normalise(self, segment: Segment) -> Utterance: ...
+
+
+class Admission(Protocol):
+    """The tenant's own limits, held while a context generates."""
+
+    async def enter(self) -> None:
+        """Take a slot; raises LimitExceeded."""
+        ...
+
+    async def leave(self) -> None:
+        """Give it back; a second call does nothing."""
+        ...
+
+
+class Phrases(Protocol):
+    """A tenant's cache of spoken phrases."""
+
+    async def get(self, request: SpeechRequest) -> tuple[SpeechChunk, ...] | None: ...
+
+    async def put(self, request: SpeechRequest, chunks: tuple[SpeechChunk, ...]) -> None: ...
+
+
+class Observer(Protocol):
+    """Told about each context, for metrics and logs."""
+
+    def started(self, context: Context) -> None: ...
+
+    def first_audio(self, context: Context) -> None: ...
+
+    def underrun(self, context: Context, seconds: float) -> None: ...
+
+    def ended(self, context: Context, event: Event) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """What every runner shares."""
+
+    speaker: Speaker
+    normaliser: Normaliser
+    info: EngineInfo
+    clock: Clock
+    observer: Observer
+    spawn: Callable[[Awaitable[None]], object] = field(default=asyncio.ensure_future)
+
+
+class ContextRunner:
+    """One context being spoken.
+
+    ``text``, ``flush`` and ``end`` return at once; ``cancel`` returns when the Cancelled event has gone out and
+    no audio can follow it. Cancelling the runner's task (``abort``) ends it without an event.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        speech: Speech,
+        sink: Sink,
+        playback: Playback,
+        admission: Admission,
+        phrases: Phrases | None = None,
+    ) -> None:
+        self.context = context
+        self.playback = playback
+        self._speech = speech
+        self._sink = sink
+        self._admission = admission
+        self._phrases = phrases
+        self._stage = OutputStage(speech.info.native_rate, context.options.format)
+        self._wake = asyncio.Event()
+        self._native = 0  # native samples spoken in this context, pauses included
+        self._seq = 0
+        self._segment = 0
+        self._gap_s = 0.0
+        self._admitted = False
+        self._stream_id = f"{id(self):x}/{context.id}"
+        self._tail = ""
+        self._task: asyncio.Task[None] | None = None
+        self.ended = asyncio.Event()
+
+    @property
+    def options(self) -> ContextOptions:
+        """The context's options."""
+        return self.context.options
+
+    def start(self) -> None:
+        """Begin; needs a running loop."""
+        self._speech.observer.started(self.context)
+        self._task = asyncio.create_task(self._run(), name=f"context {self.context.id}")
+
+    def text(self, text: str) -> None:
+        """Add text; see ``Context.text`` for errors."""
+        self.context.text(text)
+        self._wake.set()
+
+    def flush(self, flush_id: int | None = None) -> int:
+        """Speak all that is held; returns the id of the Flushed event to come."""
+        flush_id = self.context.flush(flush_id)
+        self._wake.set()
+        return flush_id
+
+    def end(self) -> None:
+        """No more text."""
+        self.context.end()
+        self._wake.set()
+
+    def heard(self) -> Heard:
+        """What the listener has heard by now; also after the end."""
+        return self.context.heard(self.playback.heard())
+
+    async def cancel(self) -> Cancelled | None:
+        """Stop at once. No audio leaves after this call began; None if the context had ended already."""
+        if self.context.terminal:
+            return None
+        # Counted before anything is awaited: this is the moment the caller was interrupted.
+        event = self.context.cancel(self.playback.sent_samples, self.playback.heard())
+        await self._stop()
+        self._speech.observer.ended(self.context, event)
+        try:
+            await self._sink(event)
+        except LegClosed:
+            pass
+        self.ended.set()
+        return event
+
+    async def abort(self) -> None:
+        """Stop without telling the client, who is gone."""
+        if not self.context.terminal:
+            event = self.context.cancel(self.playback.sent_samples, self.playback.heard())
+            self._speech.observer.ended(self.context, event)
+        await self._stop()
+        self.ended.set()
+
+    async def wait(self) -> None:
+        """Return when the context has ended."""
+        await self.ended.wait()
+
+    async def _stop(self) -> None:
+        task = self._task
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        event: Event | None = None
+        try:
+            await self._speak_all()
+            event = self.context.finish(self.playback.sent_samples)
+        except LegClosed:
+            if not self.context.terminal:
+                gone = self.context.cancel(self.playback.sent_samples, self.playback.heard())
+                self._speech.observer.ended(self.context, gone)
+        except VoxwireError as error:
+            event = self.context.fail(error)
+        except Exception:
+            log.exception("context failed", extra={"context_id": self.context.id})
+            event = self.context.fail(VoxwireError("the gateway failed on this context"))
+        finally:
+            await self._leave()
+        if event is not None:
+            self._speech.observer.ended(self.context, event)
+            try:
+                await self._sink(event)
+            except LegClosed:
+                pass
+        self.ended.set()
+
+    async def _speak_all(self) -> None:
+        while True:
+            work = self.context.next_work()
+            if work is None:
+                if self.context.state is State.ENDING:
+                    break
+                await self._wait_for_text()
+                continue
+            if isinstance(work.item, FlushMark):
+                await self._sink(Flushed(self.context.id, work.item.flush_id))
+                continue
+            await self._enter()
+            await self._speak(work, work.item)
+        if self.playback.sent_samples == 0 and self.context.stats.characters:
+            await self._silence(UNSPEAKABLE_S)
+        await self._emit(self._stage.finish())
+        await self.playback.drained()
+
+    async def _wait_for_text(self) -> None:
+        """Wait for work; let held text go when the client pauses, and the slot when it pauses for long."""
+        options = self.options
+        self._wake.clear()
+        quiet = self._speech.clock() - self.context.last_text_at
+        waits = [options.idle_s - quiet]
+        if self.context.held:
+            waits.append((options.hold_s if quiet < options.hold_s else options.max_buffer_delay_s) - quiet)
+        if self._admitted:
+            waits.append(max(self.playback.lead() + IDLE_RELEASE_S, IDLE_RELEASE_S - quiet))
+        try:
+            await asyncio.wait_for(self._wake.wait(), max(0.001, min(waits)))
+            return
+        except TimeoutError:
+            pass
+        quiet = self._speech.clock() - self.context.last_text_at
+        if quiet >= options.idle_s:
+            raise ContextIdle(f"no text for {options.idle_s:.0f} seconds")
+        if self.context.held and quiet >= options.max_buffer_delay_s:
+            self.context.force()
+        elif self.context.held and quiet >= options.hold_s:
+            self.context.release()
+        if self._admitted and not self.context.has_work and quiet >= IDLE_RELEASE_S and self.playback.lead() <= 0:
+            await self._leave()
+
+    async def _enter(self) -> None:
+        if self._admitted:
+            return
+        await self._admission.enter()
+        try:
+            self._speech.speaker.admit(self._stream_id)
+        except BaseException:
+            await self._admission.leave()
+            raise
+        self._admitted = True
+
+    async def _leave(self) -> None:
+        if self._admitted:
+            self._admitted = False
+            self._speech.speaker.release(self._stream_id)
+            await self._admission.leave()
+
+    async def _speak(self, work: Work, segment: Segment) -> None:
+        utterance = await self._speech.normaliser.normalise(segment)
+        pause = segment.pause_before_ms / 1000
+        if utterance.text:
+            pause = max(pause, self._gap_s)
+            self._gap_s = SENTENCE_GAP_S if segment.ends_sentence else CLAUSE_GAP_S
+        if self._seq == 0 and self.options.lead_in_ms:
+            pause += self.options.lead_in_ms / 1000
+        if pause:
+            await self._silence(pause, flush=not utterance.text)
+        self._segment += 1
+        if not utterance.text:
+            return
+        self.context.stats.segments += 1
+        rate = self._speech.info.native_rate
+        aligner = WordAligner(utterance, rate, self._native / rate)
+        volume = self.options.volume * segment.volume
+        spoken = 0
+        async with aclosing(self._chunks(self._request(segment, utterance))) as chunks:
+            async for chunk in chunks:
+                words = aligner.add(chunk.words)
+                spoken += len(chunk.pcm)
+                if chunk.last:
+                    words += aligner.finish(spoken)
+                if words:
+                    self.context.spoke(words)
+                    await self._sink(Words(self.context.id, words))
+                pcm = chunk.pcm if volume == 1.0 else np.tanh(chunk.pcm * np.float32(volume))
+                if self.context.stats.leading_silence < 0 and len(pcm):
+                    silent = self._native / rate + leading_silence(pcm, rate)
+                    self.context.stats.leading_silence = silent
+                self._native += len(pcm)
+                await self._emit(self._stage.push(pcm), ready_at=work.ready_at)
+        await self._emit(self._stage.flush(), ready_at=work.ready_at)
+
+    def _request(self, segment: Segment, utterance: Utterance) -> SpeechRequest:
+        low, high = self._speech.info.speed_range
+        tail, self._tail = self._tail, utterance.text[-200:]
+        return SpeechRequest(
+            id=f"{self._stream_id}/{segment.index}",
+            text=utterance.text,
+            voice=self.options.voice,
+            seed=self.options.seed,
+            speed=min(high, max(low, self.options.speed * segment.speed)),
+            continues=tail,
+            deadline=self._speech.clock() + self.playback.lead(),
+        )
+
+    async def _chunks(self, request: SpeechRequest) -> AsyncIterator[SpeechChunk]:
+        """The segment's audio, from the phrase cache or the engine; engine time is what we waited for it."""
+        stats, clock = self.context.stats, self._speech.clock
+        phrases = self._phrases if self.options.cache else None
+        if phrases is not None and (known := await phrases.get(request)) is not None:
+            stats.cached_segments += 1
+            for chunk in known:
+                stats.audio_s += len(chunk.pcm) / self._speech.info.native_rate
+                yield chunk
+            return
+        kept: list[SpeechChunk] = []
+        async with aclosing(self._speech.speaker.speak(self._stream_id, request)) as chunks:  # type: ignore[type-var]
+            while True:
+                asked = clock()
+                chunk = await anext(chunks, None)
+                stats.engine_s += clock() - asked
+                if chunk is None:
+                    break
+                stats.audio_s += len(chunk.pcm) / self._speech.info.native_rate
+                if phrases is not None:
+                    kept.append(chunk)
+                yield chunk
+        if stats.audio_s:
+            stats.rtf = stats.engine_s / stats.audio_s
+        if phrases is not None and kept:
+            self._speech.spawn(phrases.put(request, tuple(kept)))
+
+    async def _silence(self, seconds: float, *, flush: bool = False) -> None:
+        pcm = np.zeros(round(seconds * self._speech.info.native_rate), np.float32)
+        self._native += len(pcm)
+        await self._emit(self._stage.push(pcm))
+        if flush:
+            await self._emit(self._stage.flush())
+
+    async def _emit(self, blocks: list[tuple[bytes, int]], *, ready_at: float | None = None) -> None:
+        for data, samples in blocks:
+            await self._pace()
+            if self.context.terminal:
+                raise asyncio.CancelledError
+            start = self.playback.sent_samples
+            event = Audio(self.context.id, self._seq, start, samples, data, self._segment)
+            dry = self.playback.sent(samples)
+            self._seq += 1
+            # The listener ran dry while text of ours was waiting: that is a gap we made.
+            if dry > 0 and ready_at is not None and self._speech.clock() - dry > ready_at:
+                self.context.stats.underruns += 1
+                self.context.stats.underrun_s += dry
+                self._speech.observer.underrun(self.context, dry)
+            if start == 0 and self.context.first_text_at is not None:
+                self.context.stats.first_audio = self._speech.clock() - self.context.first_text_at
+                self._speech.observer.first_audio(self.context)
+            await self._sink(event)
+
+    async def _pace(self) -> None:
+        while (over := self.playback.lead() - self.options.run_ahead_s) > 0:
+            await asyncio.sleep(min(over, 0.25))
