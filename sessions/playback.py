@@ -37,6 +37,10 @@ class Playback(Protocol):
         """The client says it has played up to ``sample``."""
         ...
 
+    def cut(self) -> int:
+        """The context is cut now: drop what is queued at once; returns the samples heard."""
+        ...
+
     async def drained(self) -> None:
         """Return when the terminal event may be sent (at once, or when a leg has played everything)."""
         ...
@@ -95,6 +99,10 @@ class PlaybackClock:
             return
         self._reported = sample
         self._base, self._anchor = sample, self._clock()
+
+    def cut(self) -> int:
+        """Nothing of ours is queued; the client drops its own buffer."""
+        return self.heard()
 
     async def drained(self) -> None:
         """The client plays on by itself: nothing to wait for."""

@@ -172,7 +172,8 @@ class ContextRunner:
         if self.context.terminal:
             return None
         # Counted before anything is awaited: this is the moment the caller was interrupted.
-        event = self.context.cancel(self.playback.sent_samples, self.playback.heard())
+        heard = self.playback.cut()
+        event = self.context.cancel(self.playback.sent_samples, heard)
         await self._stop()
         self._speech.observer.ended(self.context, event)
         try:
@@ -185,7 +186,7 @@ class ContextRunner:
     async def abort(self) -> None:
         """Stop without telling the client, who is gone."""
         if not self.context.terminal:
-            event = self.context.cancel(self.playback.sent_samples, self.playback.heard())
+            event = self.context.cancel(self.playback.sent_samples, self.playback.cut())
             self._speech.observer.ended(self.context, event)
         await self._stop()
         self.ended.set()

@@ -1,0 +1,1 @@
+"""The native protocol: typed messages, binary audio frames and resumable sessions."""
