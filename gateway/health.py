@@ -1,0 +1,94 @@
+"""Routes for operators and for starting up a client: health, metrics, limits, voices, browser tokens.
+
+``/healthz`` answers while the process can answer. ``/readyz`` says whether new work is taken: 200 or 503, and
+why. A lost store is "degraded" and still 200: calls go on without it, and taking every gateway out of rotation
+because Redis is away would turn a small fault into an outage.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from gateway.metrics import CONTENT_TYPE
+from gateway.security import authenticate
+from gateway.services import Services, services_of
+from tts_core.errors import Forbidden
+
+
+def readiness(services: Services) -> tuple[bool, dict[str, Any]]:
+    """Whether new work is taken, and the JSON that says why or why not."""
+    capacity = services.engine.capacity()
+    reasons: list[str] = []
+    if services.draining.is_set():
+        reasons.append("draining")
+    if capacity.alive < 1:
+        reasons.append("engine has no live worker")
+    store = services.store.state
+    if not store.healthy:
+        services.metrics.store_up.set(0)
+    ready = not reasons
+    body = {
+        "ready": ready,
+        "status": "unready" if reasons else ("ready" if store.healthy else "degraded"),
+        "reasons": reasons if store.healthy else [*reasons, "store is away"],
+        "engine": {
+            "name": services.engine.info.name,
+            "alive": capacity.alive,
+            "free": capacity.free,
+            "queued": capacity.queued,
+            "xrt": round(capacity.xrt, 2),
+        },
+        "store": {"driver": store.driver, "state": "ok" if store.healthy else "degraded"},
+        "draining": services.draining.is_set(),
+        "contexts": services.in_flight.count,
+        "sockets": len(services.sockets),
+    }
+    return ready, body
+
+
+async def healthz(_: web.Request) -> web.Response:
+    """Alive."""
+    return web.json_response({"status": "alive"})
+
+
+async def readyz(request: web.Request) -> web.Response:
+    """Ready for new work, or why not."""
+    ready, body = readiness(services_of(request))
+    return web.json_response(body, status=200 if ready else 503, headers={"Cache-Control": "no-store"})
+
+
+async def metrics(request: web.Request) -> web.Response:
+    """Prometheus text; who may read it is the setting ``metrics`` (trust.md S28)."""
+    services = services_of(request)
+    rule = services.settings.metrics
+    if rule == "off":
+        raise web.HTTPNotFound
+    guard = services.guard
+    if not (rule == "open" or (rule == "local" and guard.near(request) and not guard.cross_site(request))):
+        await authenticate(request, scope="admin")
+    return web.Response(body=services.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+
+
+async def voices(request: web.Request) -> web.Response:
+    """The voices this key may use."""
+    services = services_of(request)
+    await authenticate(request, scope="")
+    info = services.engine.info
+    listed = [
+        {"id": v.id, "name": v.name, "language": v.language, "gender": v.gender, "description": v.description}
+        for v in info.voices
+    ]
+    default = services.settings.default_voice or (info.voices[0].id if info.voices else "")
+    return web.json_response({"voices": listed, "default": default})
+
+
+def routes(services: Services) -> list[web.RouteDef]:
+    """The routes of this module."""
+    return [
+        web.get("/healthz", healthz),
+        web.get("/readyz", readyz),
+        web.get("/metrics", metrics),
+        web.get("/v1/voices", voices),
+    ]

@@ -1,0 +1,136 @@
+"""Everything a route needs, in one typed container under one application key.
+
+A dialect takes it with ``services = request.app[SERVICES]`` and finds settings, clock, engine, scheduler,
+normaliser, store, keys, tokens, limits, voices, phrases and metrics there. Tasks that outlive a handler are
+started with ``spawn``, so that none is lost and all end with the gateway. Work that must finish before the
+process may stop is wrapped in ``in_flight.one()``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from gateway.metrics import ContextObserver, Metrics
+from gateway.settings import Settings
+from tts_core.engine import Engine
+from tts_core.errors import Draining, VoxwireError
+
+if TYPE_CHECKING:
+    from gateway.security import Guard
+    from gateway.sockets import Socket
+
+_log = logging.getLogger(__name__)
+
+ErrorShape = Callable[[web.Request, VoxwireError], web.StreamResponse]
+"""How a dialect words an error over HTTP; headers such as Retry-After are added by the caller."""
+
+STOP_DEADLINE_S = 5.0
+
+
+class InFlight:
+    """Counts contexts (or calls) that a drain waits for."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def add(self, change: int) -> None:
+        """One more (+1) or one less (-1)."""
+        self.count += change
+        if self.count > 0:
+            self._idle.clear()
+        else:
+            self._idle.set()
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Hold the gateway open for the block."""
+        self.add(1)
+        try:
+            yield
+        finally:
+            self.add(-1)
+
+    async def idle(self) -> None:
+        """Wait until nothing is going on."""
+        await self._idle.wait()
+
+
+@dataclass(slots=True, eq=False)
+class Services:
+    """See the module. ``store`` to ``guard`` are there once the application has started."""
+
+    settings: Settings
+    engine: Engine
+    metrics: Metrics = field(default_factory=Metrics)
+    clock: Callable[[], float] = time.monotonic
+    draining: asyncio.Event = field(default_factory=asyncio.Event)
+    in_flight: InFlight = field(default_factory=InFlight)
+    sockets: set[Socket] = field(default_factory=set)
+    error_shapes: dict[str, ErrorShape] = field(default_factory=dict)
+
+    store: Any = None
+    keyring: Any = None
+    tokens: Any = None
+    limits: Any = None
+    voices: Any = None
+    phrases: Any = None
+    scheduler: Any = None
+    normaliser: Any = None
+    guard: Guard = field(init=False)
+
+    _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    def observer(self, dialect: str) -> ContextObserver:
+        """What a dialect gives its context runners: metrics, logs, and the drain's count."""
+        return ContextObserver(self.metrics, dialect, self.in_flight.add)
+
+    def refuse_if_draining(self) -> None:
+        """Raise Draining once a shutdown has begun: existing contexts finish, none begins."""
+        if self.draining.is_set():
+            raise Draining("the gateway is restarting", retry_after=1.0)
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str | None = None) -> asyncio.Task[Any]:
+        """Run ``coro`` in a task that is kept, logged if it fails, and cancelled at the end of the gateway."""
+        task = asyncio.get_running_loop().create_task(coro, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("task failed", exc_info=error)
+
+    @property
+    def tasks(self) -> int:
+        """How many spawned tasks run; 0 when idle and nothing leaked."""
+        return len(self._tasks)
+
+    async def stop_tasks(self) -> None:
+        """Cancel what is left and wait for it, STOP_DEADLINE_S at most."""
+        left = list(self._tasks)
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=STOP_DEADLINE_S)
+
+
+SERVICES: web.AppKey[Services] = web.AppKey("services", Services)
+
+
+def services_of(request: web.Request) -> Services:
+    """The container of the application that got this request."""
+    return request.app[SERVICES]
+
+
+__all__ = ["SERVICES", "ErrorShape", "InFlight", "Services", "services_of"]

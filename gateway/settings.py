@@ -1,0 +1,434 @@
+"""What an operator may set: from the environment (``VOXWIRE_*``), a TOML file, or neither.
+
+The environment wins over the file, the file over the defaults. The file is the one that ``VOXWIRE_CONFIG``
+names, else ``voxwire.toml`` in the working directory if there is one. Every bad value is reported at once,
+with its name, what is wrong and what is accepted; a key in the file that does not exist is refused, so that a
+typing error never silently leaves a default in place. Values never appear in messages for secret settings.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tts_core.errors import SettingsError
+
+PREFIX = "VOXWIRE_"
+ENV_ONLY = frozenset(
+    {"VOXWIRE_CONFIG", "VOXWIRE_URL", "VOXWIRE_KEY", "VOXWIRE_TWILIO_AUTH_TOKEN", "VOXWIRE_TWILIO_ACCOUNT_SID"}
+)
+"""Variables that are not settings of the same name: the file, the command line's own, Twilio's short form."""
+
+MIN_SECRET = 16
+_TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_SID = re.compile(r"AC[0-9a-fA-F]{32}")
+_HOSTNAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*\.?")
+
+
+@dataclass(frozen=True, slots=True)
+class StaticKey:
+    """An API key written in the settings: ``tenant`` and the secret itself."""
+
+    tenant: str
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TwilioAccount:
+    """A Twilio account whose calls are taken, and the tenant they belong to.
+
+    An empty ``account_sid`` takes calls of any account whose signature fits ``auth_token``.
+    """
+
+    account_sid: str
+    auth_token: str = field(repr=False)
+    tenant: str = "default"
+
+
+class _Bad(ValueError):
+    """A value that is not accepted; the text says why."""
+
+
+def _whole(low: int, high: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, (int, str)):
+            raise _Bad("is not a whole number")
+        try:
+            number = int(value)
+        except ValueError:
+            raise _Bad("is not a whole number") from None
+        if not low <= number <= high:
+            raise _Bad("is out of range")
+        return number
+
+    return read
+
+
+def _number(low: float, high: float) -> Callable[[object], float]:
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise _Bad("is not a number")
+        try:
+            number = float(value)
+        except ValueError:
+            raise _Bad("is not a number") from None
+        if not low <= number <= high:  # also false for nan
+            raise _Bad("is out of range")
+        return number
+
+    return read
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word in {"1", "true", "yes", "on"}:
+        return True
+    if word in {"0", "false", "no", "off"}:
+        return False
+    raise _Bad("is neither on nor off")
+
+
+def _word(*choices: str) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        word = value.strip().lower() if isinstance(value, str) else ""
+        if word not in choices:
+            raise _Bad("is not one of these words")
+        return word
+
+    return read
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise _Bad("is not text")
+    if any(ord(char) < 32 for char in value):
+        raise _Bad("contains a control character")
+    return value.strip()
+
+
+def _list(value: object) -> list[object]:
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    if isinstance(value, list):
+        return value
+    raise _Bad("is not a list")
+
+
+def _host(value: object) -> str:
+    host = _text(value).strip("[]")
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    if not _HOSTNAME.fullmatch(host):
+        raise _Bad("is neither an address nor a host name")
+    return host.lower()
+
+
+def _hosts(value: object) -> tuple[str, ...]:
+    return tuple(_host(item) for item in _list(value))
+
+
+def origin(value: object) -> str:
+    """Normalise a web origin to ``scheme://host[:port]``, default ports left out. ValueError if it is not one."""
+    text = _text(value)
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise _Bad("is not a web origin") from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise _Bad("is not a web origin")
+    if parts.path not in {"", "/"} or parts.query or parts.fragment or parts.username is not None:
+        raise _Bad("is more than an origin: leave out path, query and user")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    if port is None or port == {"http": 80, "https": 443}[parts.scheme]:
+        return f"{parts.scheme}://{host}"
+    return f"{parts.scheme}://{host}:{port}"
+
+
+def _origin_or_empty(value: object) -> str:
+    return origin(value) if value != "" else ""
+
+
+def _origins(value: object) -> tuple[str, ...]:
+    return tuple(origin(item) for item in _list(value))
+
+
+def _redis(value: object) -> str:
+    text = _text(value)
+    if text and (urlsplit(text).scheme not in {"redis", "rediss", "unix"}):
+        raise _Bad("is not a Redis address")
+    return text
+
+
+def _path(value: object) -> Path | None:
+    text = _text(value)
+    return Path(text).expanduser() if text else None
+
+
+def _secret(value: object) -> str:
+    text = _text(value)
+    if text and len(text) < MIN_SECRET:
+        raise _Bad(f"is shorter than {MIN_SECRET} characters")
+    return text
+
+
+def _static_keys(value: object) -> tuple[StaticKey, ...]:
+    found: list[StaticKey] = []
+    for item in _list(value):
+        if not isinstance(item, str):
+            raise _Bad("holds something that is not text")
+        # "tenant=secret"; a lone base64 secret may end in "=", so a tenant needs a whole secret after it
+        head, sign, tail = item.partition("=")
+        tenant, secret = (head, tail) if sign and len(tail) >= MIN_SECRET else ("default", item)
+        if not _TENANT.fullmatch(tenant):
+            raise _Bad("names a tenant that is not a-z, 0-9, _ and -")
+        if len(secret) < MIN_SECRET:
+            raise _Bad(f"holds a key shorter than {MIN_SECRET} characters")
+        found.append(StaticKey(tenant, secret))
+    return tuple(found)
+
+
+def _twilio(value: object) -> tuple[TwilioAccount, ...]:
+    if not isinstance(value, list):
+        raise _Bad("is not a list of [[twilio]] tables")
+    found: list[TwilioAccount] = []
+    for item in value:
+        if not isinstance(item, dict) or set(item) - {"account_sid", "auth_token", "tenant"}:
+            raise _Bad("has a table with unknown keys")
+        sid, token, tenant = (item.get(k, d) for k, d in (("account_sid", ""), ("auth_token", ""), ("tenant", "default")))
+        if not isinstance(sid, str) or (sid and not _SID.fullmatch(sid)):
+            raise _Bad("has an account_sid that is not AC and 32 hex digits")
+        if not isinstance(token, str) or len(token) < MIN_SECRET:
+            raise _Bad(f"has no auth_token of at least {MIN_SECRET} characters")
+        if not isinstance(tenant, str) or not _TENANT.fullmatch(tenant):
+            raise _Bad("has a tenant that is not a-z, 0-9, _ and -")
+        found.append(TwilioAccount(sid, token, tenant))
+    return tuple(found)
+
+
+def _default_data_dir() -> Path:
+    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(base).expanduser() / "voxwire"
+
+
+def _data_dir(value: object) -> Path:
+    return _path(value) or _default_data_dir()
+
+
+def _set(default: Any, read: Callable[[object], Any], accepts: str, *, secret: bool = False) -> Any:
+    """One setting: its default, how a raw value is read, what is accepted in words."""
+    return field(default=default, repr=not secret, metadata={"read": read, "accepts": accepts, "secret": secret})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings of a gateway; times in seconds, sizes in bytes."""
+
+    host: str = _set("127.0.0.1", _host, "an IP address or a host name")
+    port: int = _set(8080, _whole(0, 65535), "a whole number from 0 to 65535 (0 picks a free port)")
+    tls_port: int | None = _set(None, _whole(0, 65535), "a whole number from 0 to 65535; with tls_cert and tls_key")
+    tls_cert: Path | None = _set(None, _path, "the path of a PEM certificate chain")
+    tls_key: Path | None = _set(None, _path, "the path of its PEM private key")
+    data_dir: Path = field(
+        default_factory=_default_data_dir,
+        metadata={"read": _data_dir, "accepts": "the path of a folder we may write to", "secret": False},
+    )
+    redis_url: str = _set("", _redis, "redis://, rediss:// or unix:// (empty: keep state in memory)", secret=True)
+    engine: str = _set("embedded", _text, "the name of an installed engine")
+    workers: int = _set(0, _whole(0, 256), "a whole number from 0 to 256 (0: one per core)")
+
+    api_keys: tuple[StaticKey, ...] = _set(
+        (), _static_keys, f"keys of at least {MIN_SECRET} characters, each 'key' or 'tenant=key'", secret=True
+    )
+    pepper: str = _set("", _secret, f"at least {MIN_SECRET} characters (empty: made and kept in data_dir)", secret=True)
+    public_origin: str = _set("", _origin_or_empty, "the address seen from outside, as https://voice.example.com")
+    allowed_hosts: tuple[str, ...] = _set((), _hosts, "host names that clients may use for us, comma separated")
+    allowed_origins: tuple[str, ...] = _set((), _origins, "web origins of pages that may connect, comma separated")
+    twilio: tuple[TwilioAccount, ...] = _set(
+        (), _twilio, "[[twilio]] tables with account_sid, auth_token and tenant", secret=True
+    )
+
+    max_contexts: int = _set(0, _whole(0, 100_000), "a whole number (0: as many as the engine sustains)")
+    max_contexts_per_socket: int = _set(16, _whole(1, 1000), "a whole number from 1 to 1000")
+    max_contexts_per_tenant: int = _set(0, _whole(0, 100_000), "a whole number (0: no limit of its own)")
+    max_sockets: int = _set(2000, _whole(1, 100_000), "a whole number from 1 to 100000")
+    max_message_bytes: int = _set(65536, _whole(1024, 1 << 20), "a whole number from 1024 to 1048576")
+    max_context_chars: int = _set(100_000, _whole(100, 10_000_000), "a whole number from 100 to 10000000")
+    max_body_bytes: int = _set(1 << 20, _whole(1024, 64 << 20), "a whole number from 1024 to 67108864")
+    messages_per_s: int = _set(200, _whole(1, 100_000), "a whole number from 1 to 100000")
+    requests_per_min: int = _set(0, _whole(0, 1_000_000), "a whole number (0: no limit)")
+    run_ahead_s: float = _set(3.0, _number(0.2, 30), "a number from 0.2 to 30")
+    resume_s: float = _set(30.0, _number(0, 600), "a number from 0 to 600")
+    context_idle_s: float = _set(300.0, _number(5, 3600), "a number from 5 to 3600")
+    socket_idle_s: float = _set(7200.0, _number(60, 86400), "a number from 60 to 86400")
+    drain_s: float = _set(30.0, _number(0, 3600), "a number from 0 to 3600")
+
+    phrase_cache: bool = _set(False, _flag, "on or off")
+    phrase_ttl_s: float = _set(86400.0, _number(1, 31_536_000), "a number from 1 to 31536000")
+    phrase_bytes: int = _set(64 << 20, _whole(0, 1 << 40), "a whole number of bytes")
+    clean_text: bool = _set(True, _flag, "on or off (markdown, emoji, markup cleaned before speaking)")
+    default_voice: str = _set("", _text, "the id of a voice (empty: the engine's first)")
+
+    log_level: str = _set("info", _word("debug", "info", "warning", "error"), "debug, info, warning or error")
+    log_format: str = _set("text", _word("text", "json"), "text or json")
+    log_text: bool = _set(False, _flag, "on or off (on writes what is spoken into the log)")
+    metrics: str = _set(
+        "local", _word("local", "key", "open", "off"), "local (loopback or an admin key), key, open or off"
+    )
+
+    unknown_env: tuple[str, ...] = ()
+    """Names of VOXWIRE_ variables that mean nothing here; reported, not refused (orchestrators inject some)."""
+
+    @property
+    def loopback(self) -> bool:
+        """Whether the bind address is reachable from this machine only."""
+        return is_loopback(self.host)
+
+    @property
+    def wildcard(self) -> bool:
+        """Whether we listen on every address."""
+        return self.host in {"0.0.0.0", "::"}  # noqa: S104
+
+    @classmethod
+    def load(
+        cls,
+        environ: Mapping[str, str] | None = None,
+        *,
+        config: Path | None = None,
+        overrides: Mapping[str, object] | None = None,
+    ) -> Settings:
+        """Read file, environment and ``overrides`` (the command line's), the last of them winning.
+
+        Raises:
+            SettingsError: one message with every fault in it, one a line.
+        """
+        environ = os.environ if environ is None else environ
+        faults: list[str] = []
+        raw: dict[str, tuple[object, str]] = {}  # setting -> value, what the operator calls it
+        _from_file(_config_path(environ, config), raw, faults)
+        unknown = _from_environment(environ, raw)
+        for name, value in (overrides or {}).items():
+            if value is not None:
+                raw[name] = (value, f"--{name.replace('_', '-')}")
+        values = _read(raw, faults)
+        if faults:
+            raise SettingsError("\n".join(faults))
+        made = cls(**values, unknown_env=unknown)
+        faults = _cross_check(made)
+        if faults:
+            raise SettingsError("\n".join(faults))
+        return made
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` (address or name) is this machine only; IPv4-mapped IPv6 counts as its IPv4 self."""
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
+
+
+_FIELDS = {item.name: item for item in fields(Settings) if "read" in item.metadata}
+
+
+def _config_path(environ: Mapping[str, str], given: Path | None) -> tuple[Path, bool] | None:
+    """The file to read and whether it must exist."""
+    if given is not None:
+        return given, True
+    named = environ.get("VOXWIRE_CONFIG", "")
+    return (Path(named).expanduser(), True) if named else (Path("voxwire.toml"), False)
+
+
+def _from_file(place: tuple[Path, bool] | None, raw: dict[str, tuple[object, str]], faults: list[str]) -> None:
+    if place is None:
+        return
+    path, needed = place
+    try:
+        with path.open("rb") as file:
+            table = tomllib.load(file)
+    except FileNotFoundError:
+        if needed:
+            faults.append(f"VOXWIRE_CONFIG names {str(path)!r}, which does not exist")
+        return
+    except OSError as error:
+        faults.append(f"the settings file {str(path)!r} cannot be read: {error.strerror}")
+        return
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        faults.append(f"the settings file {str(path)!r} is not valid TOML: {error}")
+        return
+    for name, value in table.items():
+        if name in _FIELDS:
+            raw[name] = (value, f"{name} in {path.name}")
+            continue
+        near = difflib.get_close_matches(name, _FIELDS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(_FIELDS))}"
+        faults.append(f"{name} in {path.name} is not a setting{hint}")
+
+
+def _from_environment(environ: Mapping[str, str], raw: dict[str, tuple[object, str]]) -> tuple[str, ...]:
+    unknown: list[str] = []
+    for variable, value in environ.items():
+        if not variable.startswith(PREFIX) or variable in ENV_ONLY:
+            continue
+        name = variable[len(PREFIX) :].lower()
+        if name in _FIELDS and variable.isupper() and name != "twilio":
+            if value != "":  # compose files pass "${X:-}": an empty variable means "not set"
+                raw[name] = (value, variable)
+        else:
+            unknown.append(variable)
+    token = environ.get("VOXWIRE_TWILIO_AUTH_TOKEN", "")
+    if token:
+        account = {"account_sid": environ.get("VOXWIRE_TWILIO_ACCOUNT_SID", ""), "auth_token": token}
+        raw["twilio"] = ([account], "VOXWIRE_TWILIO_AUTH_TOKEN")
+    return tuple(sorted(unknown))
+
+
+def _read(raw: Mapping[str, tuple[object, str]], faults: list[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, (value, called) in raw.items():
+        spec = _FIELDS[name]
+        try:
+            values[name] = spec.metadata["read"](value)
+        except _Bad as bad:
+            shown = "" if spec.metadata["secret"] else f" = {str(value)[:80]!r}"
+            hint = ""
+            if name == "port" and str(value).startswith("tcp://"):
+                hint = " (Kubernetes sets this for a Service named voxwire: use enableServiceLinks: false)"
+            faults.append(f"{called}{shown} {bad}; accepted: {spec.metadata['accepts']}{hint}")
+    return values
+
+
+def _cross_check(made: Settings) -> list[str]:
+    faults: list[str] = []
+    if made.tls_port is None:
+        for name in ("tls_cert", "tls_key"):
+            if getattr(made, name) is not None:
+                faults.append(f"{name} is set but tls_port is not; accepted: all of tls_port, tls_cert and tls_key, or none")
+    else:
+        for name in ("tls_cert", "tls_key"):
+            path = getattr(made, name)
+            if path is None:
+                faults.append(f"tls_port is set but {name} is not; accepted: the path of a PEM file")
+            elif not path.is_file():
+                faults.append(f"{name} = {str(path)!r} is not a file; accepted: the path of a PEM file")
+        if made.tls_port == made.port and made.port:
+            faults.append("tls_port is the same as port; accepted: another port")
+    if made.data_dir.exists() and not made.data_dir.is_dir():
+        faults.append(f"data_dir = {str(made.data_dir)!r} is not a folder; accepted: a folder we may write to")
+    return faults

@@ -1,0 +1,151 @@
+"""WebSockets with limits: what every dialect's socket needs before it may trust its peer to behave.
+
+The rules (protocols.md 0, R10, R28; trust.md S8): pings are answered and pongs never required, compression is
+declined, a message has a size, a client a message rate, a socket an idle limit measured in hours, and a peer
+that does not read is cut after a deadline. Cancelling any of these methods leaves the socket to its owner's
+``close``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from gateway import logs
+from tts_core.errors import Busy, LegClosed
+
+if TYPE_CHECKING:
+    from gateway.services import Services
+    from sessions.keys import Principal
+
+SEND_DEADLINE_S = 10.0
+"""A peer that takes nothing for this long is gone; run-ahead is bounded by a clock long before (S8, R5)."""
+CLOSE_DEADLINE_S = 2.0
+MESSAGE_TOO_FAST = "messages come too fast"
+
+
+class Bucket:
+    """A token bucket: ``rate`` a second on average, twice that in one burst."""
+
+    def __init__(self, rate: float, clock: Callable[[], float]) -> None:
+        self._rate, self._full, self._clock = rate, 2.0 * rate, clock
+        self._level, self._at = self._full, clock()
+
+    def take(self) -> bool:
+        """Whether one more fits now."""
+        now = self._clock()
+        self._level = min(self._full, self._level + (now - self._at) * self._rate)
+        self._at = now
+        if self._level < 1.0:
+            return False
+        self._level -= 1.0
+        return True
+
+
+class Socket:
+    """One accepted WebSocket of a dialect."""
+
+    def __init__(
+        self, services: Services, request: web.Request, ws: web.WebSocketResponse, dialect: str, principal: Principal
+    ) -> None:
+        self.request, self.ws, self.dialect, self.principal = request, ws, dialect, principal
+        self._services = services
+        self._bucket = Bucket(services.settings.messages_per_s, services.clock)
+        self._sent = services.metrics.bytes.labels(dialect, "out")
+        self._received = services.metrics.bytes.labels(dialect, "in")
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self.ws.closed
+
+    async def send(self, data: str | bytes) -> None:
+        """Send one text or binary message.
+
+        Raises LegClosed if the peer is gone, or took nothing for SEND_DEADLINE_S and was cut.
+        """
+        if self.ws.closed:
+            raise LegClosed("the connection is closed")
+        try:
+            async with asyncio.timeout(SEND_DEADLINE_S):
+                if isinstance(data, str):
+                    await self.ws.send_str(data)
+                else:
+                    await self.ws.send_bytes(data)
+        except TimeoutError:
+            self.abort()
+            raise LegClosed("the client does not read") from None
+        except (ConnectionError, RuntimeError):
+            raise LegClosed("the connection is closed") from None
+        self._sent.inc(len(data))
+
+    async def messages(self) -> AsyncIterator[str | bytes]:
+        """Messages as they come; ends when the peer closes, breaks the protocol, idles or floods us."""
+        while True:
+            try:
+                message = await self.ws.receive(timeout=self._services.settings.socket_idle_s)
+            except TimeoutError:
+                await self.close(WSCloseCode.OK, "idle")
+                return
+            if message.type is WSMsgType.TEXT or message.type is WSMsgType.BINARY:
+                self._received.inc(len(message.data))
+                if not self._bucket.take():
+                    await self.close(WSCloseCode.POLICY_VIOLATION, MESSAGE_TOO_FAST)
+                    return
+                yield message.data
+            elif message.type not in {WSMsgType.PING, WSMsgType.PONG}:
+                return
+
+    async def close(self, code: int = WSCloseCode.OK, reason: str = "") -> None:
+        """Close with a code and our words; a peer that does not answer is dropped after CLOSE_DEADLINE_S."""
+        try:
+            async with asyncio.timeout(CLOSE_DEADLINE_S):
+                await self.ws.close(code=code, message=reason.encode()[:120])
+        except (TimeoutError, ConnectionError, RuntimeError):
+            self.abort()
+
+    def abort(self) -> None:
+        """Drop the connection now; unsent data is thrown away."""
+        transport = self.request.transport
+        if transport is not None:
+            transport.abort()
+
+
+@asynccontextmanager
+async def accept(
+    services: Services, request: web.Request, dialect: str, principal: Principal, protocols: tuple[str, ...] = ()
+) -> AsyncIterator[Socket]:
+    """Upgrade an *already authenticated* request and hold the socket's place for the block.
+
+    Raises Draining or Busy before the upgrade. On leaving, the socket is closed and forgotten, whatever
+    happened inside.
+    """
+    services.refuse_if_draining()
+    settings = services.settings
+    if len(services.sockets) >= settings.max_sockets:
+        raise Busy("too many connections", retry_after=1.0)
+    ws = web.WebSocketResponse(
+        timeout=CLOSE_DEADLINE_S,
+        autoping=True,
+        heartbeat=None,
+        compress=False,
+        protocols=protocols,
+        max_msg_size=settings.max_message_bytes,
+    )
+    socket = Socket(services, request, ws, dialect, principal)
+    services.sockets.add(socket)
+    sessions = services.metrics.sessions.labels(dialect)
+    sessions.inc()
+    try:
+        with logs.bound(dialect=dialect):
+            await ws.prepare(request)
+            yield socket
+    finally:
+        services.sockets.discard(socket)
+        sessions.dec()
+        if not ws.closed and ws.prepared:
+            await socket.close()
