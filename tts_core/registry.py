@@ -1,6 +1,7 @@
 """Finds engines by name.
 
-Engines register under the entry point group ``voxwire.engines``; a third party can add one in its own package.
+Engines register under the entry point group ``voxwire.engines``, so that a third party can add one in its own
+package.
 The built-in engine is also found without package metadata, as in a checkout that was never installed.
 """
 
