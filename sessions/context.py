@@ -166,6 +166,11 @@ class Context:
         return bool(self._work)
 
     @property
+    def ending(self) -> bool:
+        """Whether the client has sent the end."""
+        return self.state is not State.OPEN
+
+    @property
     def terminal(self) -> bool:
         """Whether the terminal event has been made."""
         return self.state in {State.DONE, State.CANCELLED, State.FAILED}

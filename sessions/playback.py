@@ -41,6 +41,10 @@ class Playback(Protocol):
         """The context is cut now: drop what is queued at once; returns the samples heard."""
         ...
 
+    def release(self) -> None:
+        """No more audio comes from this context; what is queued plays on. May be called again."""
+        ...
+
     async def drained(self) -> None:
         """Return when the terminal event may be sent (at once, or when a leg has played everything)."""
         ...
@@ -103,6 +107,9 @@ class PlaybackClock:
     def cut(self) -> int:
         """Nothing of ours is queued; the client drops its own buffer."""
         return self.heard()
+
+    def release(self) -> None:
+        """Nothing is held."""
 
     async def drained(self) -> None:
         """The client plays on by itself: nothing to wait for."""

@@ -66,7 +66,7 @@ class Admission(Protocol):
         """Take a slot; raises LimitExceeded."""
         ...
 
-    async def leave(self) -> None:
+    def leave(self) -> None:
         """Give it back; a second call does nothing."""
         ...
 
@@ -216,7 +216,8 @@ class ContextRunner:
             log.exception("context failed", extra={"context_id": self.context.id})
             event = self.context.fail(VoxwireError("the gateway failed on this context"))
         finally:
-            await self._leave()
+            self.playback.release()
+            self._leave()
         if event is not None:
             self._speech.observer.ended(self.context, event)
             try:
@@ -266,7 +267,7 @@ class ContextRunner:
         elif self.context.held and quiet >= options.hold_s:
             self.context.release()
         if self._admitted and not self.context.has_work and quiet >= IDLE_RELEASE_S and self.playback.lead() <= 0:
-            await self._leave()
+            self._leave()
 
     async def _enter(self) -> None:
         if self._admitted:
@@ -275,15 +276,15 @@ class ContextRunner:
         try:
             self._speech.speaker.admit(self._stream_id)
         except BaseException:
-            await self._admission.leave()
+            self._admission.leave()
             raise
         self._admitted = True
 
-    async def _leave(self) -> None:
+    def _leave(self) -> None:
         if self._admitted:
             self._admitted = False
             self._speech.speaker.release(self._stream_id)
-            await self._admission.leave()
+            self._admission.leave()
 
     async def _speak(self, work: Work, segment: Segment) -> None:
         utterance = await self._speech.normaliser.normalise(segment)

@@ -1,0 +1,128 @@
+"""Opens contexts for the dialects: voice, the tenant's limits, the phrase cache and the metrics put together."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from sessions.context import Context, ContextOptions
+from sessions.events import Cancelled, Done, Event, Failed
+from sessions.playback import Playback, PlaybackClock
+from sessions.runner import ContextRunner, Sink, Speech
+from tts_core.errors import UnknownVoice
+
+if TYPE_CHECKING:
+    from gateway.services import Services
+    from sessions.keys import Principal
+
+log = logging.getLogger(__name__)
+
+_OUTCOMES = {Done: "done", Cancelled: "cancelled", Failed: "failed"}
+
+
+class Speaking:
+    """One per gateway."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def voice(self, name: str) -> str:
+        """The engine's voice for what a client asked; UnknownVoice if there is none.
+
+        An empty name is the default voice. Aliases come from the settings; the alias "*" takes every name
+        that is not known otherwise.
+        """
+        services = self._services
+        voices = services.engine.info.voices
+        default = services.settings.default_voice or voices[0].id
+        aliases = services.settings.voice_aliases
+        wanted = name or default
+        wanted = aliases.get(wanted, wanted)
+        if wanted == "default":
+            wanted = default
+        known = {v.id for v in voices}
+        if wanted not in known and "*" in aliases:
+            wanted = aliases["*"]
+        if wanted not in known:
+            raise UnknownVoice("there is no voice of this id; GET /v1/voices lists them", field="voice")
+        return wanted
+
+    def runner(
+        self,
+        *,
+        principal: Principal,
+        dialect: str,
+        context_id: str,
+        options: ContextOptions,
+        sink: Sink,
+        playback: Playback | None = None,
+    ) -> ContextRunner:
+        """A runner for a new context; the caller starts it.
+
+        Raises Draining when the gateway takes no new work, and BadRequest for a bad id.
+        """
+        services = self._services
+        services.refuse_if_draining()
+        context = Context(context_id, options, services.clock)
+        if playback is None:
+            playback = PlaybackClock(options.format.rate, services.clock)
+        speech = Speech(
+            speaker=services.scheduler,
+            normaliser=services.normaliser,
+            info=services.engine.info,
+            clock=services.clock,
+            observer=_Observer(services, dialect, playback),
+            spawn=services.spawn,
+        )
+        return ContextRunner(
+            context,
+            speech,
+            sink,
+            playback,
+            services.limits.admission(principal),
+            services.phrases.bound(principal.tenant) if options.cache and services.phrases is not None else None,
+        )
+
+
+class _Observer:
+    """Metrics and logs of one context."""
+
+    def __init__(self, services: Services, dialect: str, playback: Playback) -> None:
+        self._services = services
+        self._dialect = dialect
+        self._playback = playback
+        self._held = ExitStack()
+
+    def started(self, context: Context) -> None:
+        self._held.enter_context(self._services.in_flight.one())
+        self._services.metrics.context_opened(self._dialect)
+
+    def first_audio(self, context: Context) -> None:
+        return
+
+    def underrun(self, context: Context, seconds: float) -> None:
+        log.warning("listener ran dry", extra={"context": context.id, "dialect": self._dialect, "seconds": seconds})
+
+    def ended(self, context: Context, event: Event) -> None:
+        self._held.close()
+        stats = context.stats
+        outcome = _OUTCOMES[type(event)]  # type: ignore[index]
+        self._services.metrics.context_closed(self._dialect, outcome, stats)
+        if isinstance(event, Failed):
+            self._services.metrics.refused(event.error.code)
+        text = {"text": context.source} if self._services.settings.log_text else {}
+        log.info(
+            "context ended",
+            extra={
+                "context": context.id,
+                "dialect": self._dialect,
+                "outcome": outcome,
+                "code": event.error.code if isinstance(event, Failed) else None,
+                "characters": stats.characters,
+                "audio_s": round(stats.audio_s, 3),
+                "first_audio_ms": round(stats.first_audio * 1000, 1),
+                "underruns": stats.underruns,
+                **text,
+            },
+        )
