@@ -1,0 +1,68 @@
+"""A real redis-server of our own: on a free port, in a temporary directory, that can be paused and killed."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import redis
+
+
+class RedisServer:
+    """Debian's ``redis-server``; a missing binary fails the test, it is never skipped."""
+
+    def __init__(self, directory: Path, *extra: str) -> None:
+        binary = shutil.which("redis-server")
+        assert binary, "redis-server is not installed (Debian package redis-server)"
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._command = [
+            *(binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(directory)),
+            *("--save", "", "--appendonly", "no", "--loglevel", "warning", "--daemonize", "no", *extra),
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start and wait until it answers."""
+        assert self._process is None
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until = time.monotonic() + 10
+        while True:
+            try:
+                with self.client() as client:
+                    client.ping()
+                return
+            except redis.ConnectionError:
+                assert self._process.poll() is None, "redis-server ended at once"
+                assert time.monotonic() < until, "redis-server does not answer"
+                time.sleep(0.01)
+
+    def client(self) -> redis.Redis:
+        """A plain blocking client, for looking behind the driver's back."""
+        return redis.Redis(port=self.port, socket_timeout=5)
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open, nothing is answered."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL: gone, with everything in it."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait(timeout=10)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
