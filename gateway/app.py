@@ -1,8 +1,8 @@
 """The application: middlewares, routes of every dialect, start and stop.
 
-``create_app`` makes an ``aiohttp`` application around one ``Services``. A module gives its routes by a function
-``routes(services) -> list[RouteDef]``; it may word its own errors by putting an ``ErrorShape`` for a path prefix
-into ``services.error_shapes`` there.
+``create_app`` makes an ``aiohttp`` application around one ``Services``. A module gives its routes by a
+function ``routes(services) -> list[RouteDef]``; it may word its own errors by putting an ``ErrorShape`` for a
+path prefix into ``services.error_shapes`` there.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ def _there(name: str) -> bool:
         return False
 
 
-def _life(services: Services, warm: Awaitable[None] | None) -> Callable[[web.Application], AsyncIterator[None]]:
+def _life(
+    services: Services, warm: Awaitable[None] | None
+) -> Callable[[web.Application], AsyncIterator[None]]:
     async def life(_: web.Application) -> AsyncIterator[None]:
         await startup.start(services)
         try:
@@ -145,7 +147,8 @@ async def cut(services: Services) -> None:
 
 def request_id(request: web.Request) -> str:
     """The id under which this request is logged and its errors are told."""
-    return request.get(REQUEST_ID, "")
+    ident: str = request.get(REQUEST_ID, "")
+    return ident
 
 
 def error_body(error: VoxwireError, ident: str) -> dict[str, Any]:
@@ -180,7 +183,10 @@ class _Http(VoxwireError):
     """An HTTP error of the router in our shape."""
 
     def __init__(self, status: int) -> None:
-        self.status, self.code = status, {404: "not_found", 405: "method_not_allowed"}.get(status, "bad_request")
+        self.status, self.code = (
+            status,
+            {404: "not_found", 405: "method_not_allowed"}.get(status, "bad_request"),
+        )
         super().__init__()
 
 
@@ -221,7 +227,7 @@ def _refuse(request: web.Request, services: Services, raised: Exception) -> web.
         _log.error("request failed", exc_info=raised, extra={"route": route_name(request)})
     services.metrics.refused(error.code)
     if request.get(STARTED):
-        # A response is under way: all that can be said now is to break it off, so that nobody takes it as whole.
+        # A response is under way: break it off, so that nobody takes it as whole.
         if request.transport is not None:
             request.transport.abort()
         return web.Response(status=error.status)
@@ -267,7 +273,7 @@ def route_name(request: web.Request) -> str:
 
 
 class AccessLogger(AbstractAccessLogger):
-    """One line a request, from allow-listed fields: no query, no headers, no path of the client's making (S6)."""
+    """One line a request from allow-listed fields: no query, no headers, no path as sent (S6)."""
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
         """Write the line."""
@@ -304,4 +310,13 @@ def runner(app: web.Application) -> web.AppRunner:
     )
 
 
-__all__ = ["AccessLogger", "create_app", "drain", "error_body", "error_response", "request_id", "route_name", "runner"]
+__all__ = [
+    "AccessLogger",
+    "create_app",
+    "drain",
+    "error_body",
+    "error_response",
+    "request_id",
+    "route_name",
+    "runner",
+]

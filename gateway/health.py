@@ -1,8 +1,8 @@
 """Routes for operators and for starting up a client: health, metrics, limits, voices, browser tokens.
 
 ``/healthz`` answers while the process can answer. ``/readyz`` says whether new work is taken: 200 or 503, and
-why. A lost store is "degraded" and still 200: calls go on without it, and taking every gateway out of rotation
-because Redis is away would turn a small fault into an outage.
+why. A lost store is "degraded" and still 200: calls go on without it, and taking every gateway out of
+rotation because Redis is away would turn a small fault into an outage.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from aiohttp import web
 from gateway.metrics import CONTENT_TYPE
 from gateway.security import authenticate
 from gateway.services import Services, services_of
-from tts_core.errors import Forbidden
 
 
 def readiness(services: Services) -> tuple[bool, dict[str, Any]]:

@@ -26,14 +26,15 @@ from typing import Any, TextIO
 FIELDS = frozenset(
     {
         # who
-        "session", "session_id", "context", "context_id", "request", "tenant", "key_id", "dialect", "leg", "call", "voice",
+        "session", "session_id", "context", "context_id", "request", "tenant", "key_id", "dialect", "leg",
+        "call", "voice",
         # what
         "event", "reason", "code", "status", "method", "route", "outcome", "signal", "state", "engine",
         "revision", "origin_ok", "format", "version", "setting", "worker", "peer",
         # how much
-        "ms", "seconds", "audio_s", "first_audio_ms", "queue_ms", "rtf", "underruns", "characters", "segments",
-        "bytes", "samples", "count", "contexts", "sockets", "lag_ms", "port", "workers", "retry_after", "xrt",
-        "free", "queued", "alive", "attempt",
+        "ms", "seconds", "audio_s", "first_audio_ms", "queue_ms", "rtf", "underruns", "characters",
+        "segments", "bytes", "samples", "count", "contexts", "sockets", "lag_ms", "port", "workers",
+        "retry_after", "xrt", "free", "queued", "alive", "attempt",
     }
 )  # fmt: skip
 OURS = ("gateway", "sessions", "tts_core", "telephony", "voxwire")
@@ -75,14 +76,17 @@ class Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Make the line; never raises on odd records."""
         line: dict[str, object] = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
         }
         if record.name.partition(".")[0] in OURS:
             line["event"] = safe(record.msg)
             given: dict[str, Any] = {**_bound.get(), **record.__dict__}
-            line.update((name, safe(given[name])) for name in sorted(self._allowed & given.keys()) if name != "event")
+            line.update(
+                (name, safe(given[name])) for name in sorted(self._allowed & given.keys()) if name != "event"
+            )
         else:
             line["event"] = "library message"
             line["at"] = f"{record.module}:{record.lineno}"
@@ -91,7 +95,7 @@ class Formatter(logging.Formatter):
             line["trace"] = _trace(record.exc_info[2])
         if self._json:
             return json.dumps(line, ensure_ascii=True)
-        head = f"{line.pop('time')} {str(line.pop('level')):7} {line.pop('logger')}: {line.pop('event')}"
+        head = f"{line.pop('time')} {line.pop('level')!s:7} {line.pop('logger')}: {line.pop('event')}"
         return head + "".join(f" {name}={_shown(value)}" for name, value in line.items())
 
 

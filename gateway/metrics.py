@@ -7,29 +7,25 @@ process do not mix.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from sessions.context import Context
-from sessions.events import Cancelled, ContextStats, Done, Event, Failed
-
-_log = logging.getLogger(__name__)
+from sessions.events import ContextStats
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 DIALECTS = frozenset({"native", "cartesia", "twilio", "elevenlabs", "openai", "deepgram", "http"})
 REASONS = frozenset(
     {"busy", "limit_exceeded", "draining", "unauthorised", "forbidden", "bad_request", "unknown_voice",
      "unsupported_format", "text_too_long", "engine_error", "engine_crashed", "engine_timeout", "sockets",
-     "store_unavailable", "peer_violation", "host", "origin"}
+     "store_unavailable", "peer_violation", "context_idle", "unknown_context", "not_found", "host", "origin"}
 )  # fmt: skip
 OUTCOMES = frozenset({"done", "cancelled", "failed"})
 
 # 100 ms is a good turn, 2-3 s is thrown away by clients (protocols.md 0.6)
 FIRST_AUDIO = (0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
-GAP = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5)
+GAP = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5)
 LEAD = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 1.0, 2.0, 3.0, 5.0)
 # 5 ms is our bound for the loop; 20 ms is one frame of a phone
 FINE = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
@@ -48,7 +44,9 @@ class Metrics:
         self.registry = CollectorRegistry(auto_describe=False)
         reg = self.registry
 
-        def histogram(name: str, words: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
+        def histogram(
+            name: str, words: str, labels: tuple[str, ...], buckets: tuple[float, ...]
+        ) -> Histogram:
             return Histogram(f"voxwire_{name}", words, labels, buckets=buckets, registry=reg)
 
         def counter(name: str, words: str, labels: tuple[str, ...] = ()) -> Counter:
@@ -60,7 +58,9 @@ class Metrics:
         by = ("dialect",)
         self.first_audio = histogram("first_audio_seconds", "First text to first audio sent", by, FIRST_AUDIO)
         self.leading_silence = histogram("leading_silence_seconds", "Silence before the first sound", by, GAP)
-        self.underrun = histogram("underrun_seconds", "Silence heard in a context that ran dry", by, GAP)
+        self.underrun = histogram(
+            "underrun_seconds", "Silence of a context that ran dry; 0 if clean", by, GAP
+        )
         self.underruns = counter("underruns_total", "Times a listener ran dry while text was pending", by)
         self.queue_wait = histogram("queue_wait_seconds", "Segment ready to engine start", by, FIRST_AUDIO)
         self.rtf = histogram("context_rtf", "Engine seconds per second of audio, per context", by, RTF)
@@ -111,6 +111,7 @@ class Metrics:
                 instrument.labels(name).observe(value)
         if stats.audio_s > 0:
             self.audio.labels(name).inc(stats.audio_s)
+            self.underrun.labels(name).observe(stats.underrun_s)
             if stats.rtf > 0:
                 self.rtf.labels(name).observe(stats.rtf)
         if stats.underruns:
@@ -125,55 +126,3 @@ class Metrics:
     def text(self) -> bytes:
         """The exposition in Prometheus text format."""
         return generate_latest(self.registry)
-
-
-class ContextObserver:
-    """``sessions.runner.Observer`` for one dialect: metrics, a log line at the end, and what a drain waits for.
-
-    ``running(+1 or -1)`` is told of each beginning and end.
-    """
-
-    def __init__(self, metrics: Metrics, dialect: str, running: Callable[[int], None]) -> None:
-        self._metrics, self._dialect, self._running = metrics, dialect, running
-
-    def started(self, context: Context) -> None:
-        """A context began."""
-        self._metrics.context_opened(self._dialect)
-        self._running(1)
-
-    def first_audio(self, context: Context) -> None:
-        """Its first audio left; counted with the rest at the end."""
-
-    def underrun(self, context: Context, seconds: float) -> None:
-        """Its listener ran dry for ``seconds``."""
-        self._metrics.underrun.labels(known(self._dialect, DIALECTS)).observe(seconds)
-
-    def ended(self, context: Context, event: Event) -> None:
-        """It ended, by any of the three terminal events; anything else is a mistake of the caller."""
-        outcome, code = "done", ""
-        stats = ContextStats()
-        if isinstance(event, Failed):
-            outcome, code, stats = "failed", event.error.code, event.stats
-            self._metrics.refused(code)
-        elif isinstance(event, Cancelled):
-            outcome, stats = "cancelled", event.stats
-        elif isinstance(event, Done):
-            stats = event.stats
-        self._running(-1)
-        self._metrics.context_closed(self._dialect, outcome, stats)
-        _log.info(
-            "context ended",
-            extra={
-                "context": context.id,
-                "dialect": self._dialect,
-                "outcome": outcome,
-                "code": code or None,
-                "audio_s": round(stats.audio_s, 3),
-                "first_audio_ms": round(stats.first_audio * 1000, 1),
-                "queue_ms": round(stats.queue_wait * 1000, 1),
-                "rtf": round(stats.rtf, 4),
-                "underruns": stats.underruns,
-                "characters": stats.characters,
-                "segments": stats.segments,
-            },
-        )

@@ -1,11 +1,11 @@
 """Who may come in: Host, Origin, and the credential, all checked before anything is parsed or upgraded.
 
-Sources: trust.md S1, S2, S6, S7; protocols.md 0 and 1.3 (clients send the key in three ways). Cookies are never
-read. The order is Host (DNS rebinding), Origin (pages of others), credential.
+Sources: trust.md S1, S2, S6, S7; protocols.md 0 and 1.3 (clients send the key in three ways). Cookies are
+never read. The order is Host (DNS rebinding), Origin (pages of others), credential.
 
 *Local mode* is a fresh install: bound to loopback, no key configured. There any key is taken as the tenant
-"local", so that a client needs nothing but the address; it must come from this machine, under a loopback name,
-not through a proxy, and not from a web page. A page gets in by a browser token alone.
+"local", so that a client needs nothing but the address; it must come from this machine, under a loopback
+name, not through a proxy, and not from a web page. A page gets in by a browser token alone.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def split_host(header: str) -> str:
 class Guard:
     """The checks of one gateway. ``local_key`` is set in local mode only."""
 
-    def __init__(self, settings: Settings, keyring: KeyRing, tokens: Tokens, local: Principal | None, local_key: str) -> None:
+    def __init__(
+        self, settings: Settings, keyring: KeyRing, tokens: Tokens, local: Principal | None, local_key: str
+    ) -> None:
         self._settings, self._keyring, self._tokens = settings, keyring, tokens
         self._local, self._local_key = local, local_key
         names = {"localhost", settings.host.lower(), *(host.lower() for host in settings.allowed_hosts)}
@@ -121,7 +123,9 @@ class Guard:
         if not self.host_ok(request):
             raise Forbidden("this host name is not served here; see the setting allowed_hosts", field="Host")
         if not self.origin_ok(request):
-            raise Forbidden("pages of this origin may not connect; see the setting allowed_origins", field="Origin")
+            raise Forbidden(
+                "pages of this origin may not connect; see the setting allowed_origins", field="Origin"
+            )
 
     def cross_site(self, request: web.Request) -> bool:
         """Whether a browser says that another site's page made this request (they may lack an Origin)."""
@@ -178,7 +182,9 @@ class Guard:
         return await self._keyring.authenticate(given)
 
 
-async def authenticate(request: web.Request, *, styles: Collection[str] = ALL_STYLES, scope: str = "speak") -> Principal:
+async def authenticate(
+    request: web.Request, *, styles: Collection[str] = ALL_STYLES, scope: str = "speak"
+) -> Principal:
     """``Guard.authenticate`` of the gateway that got this request."""
     return await services_of(request).guard.authenticate(request, styles=styles, scope=scope)
 
@@ -202,7 +208,9 @@ def kept_secret(folder: Path, name: str) -> str:
             raise SettingsError(f"{name} in data_dir can be read by other users; accepted: mode 0600")
         text = path.read_text().strip()
     except OSError as error:
-        raise SettingsError(f"data_dir cannot be used ({error.strerror}); accepted: a folder we may write to") from None
+        raise SettingsError(
+            f"data_dir cannot be used ({error.strerror}); accepted: a folder we may write to"
+        ) from None
     if len(text) < 16:
         raise SettingsError(f"{name} in data_dir is empty or cut short; delete it to have a new one made")
     return text

@@ -11,21 +11,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from gateway.metrics import ContextObserver, Metrics
+from gateway.metrics import Metrics
 from gateway.settings import Settings
 from tts_core.engine import Engine
 from tts_core.errors import Draining, VoxwireError
 
 if TYPE_CHECKING:
+    from gateway.calls import CallHub
+    from gateway.native.session import NativeSession
     from gateway.security import Guard
     from gateway.sockets import Socket
+    from gateway.speaking import Speaking
 
 _log = logging.getLogger(__name__)
 
@@ -88,20 +91,20 @@ class Services:
     normaliser: Any = None
     guard: Guard = field(init=False)
 
-    _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    speaking: Speaking = field(init=False)
+    calls: CallHub = field(init=False)
+    native_sessions: dict[str, NativeSession] = field(default_factory=dict)
 
-    def observer(self, dialect: str) -> ContextObserver:
-        """What a dialect gives its context runners: metrics, logs, and the drain's count."""
-        return ContextObserver(self.metrics, dialect, self.in_flight.add)
+    _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def refuse_if_draining(self) -> None:
         """Raise Draining once a shutdown has begun: existing contexts finish, none begins."""
         if self.draining.is_set():
             raise Draining("the gateway is restarting", retry_after=1.0)
 
-    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str | None = None) -> asyncio.Task[Any]:
-        """Run ``coro`` in a task that is kept, logged if it fails, and cancelled at the end of the gateway."""
-        task = asyncio.get_running_loop().create_task(coro, name=name)
+    def spawn(self, work: Awaitable[Any], *, name: str | None = None) -> asyncio.Task[Any]:
+        """Run ``work`` in a task that is kept, logged if it fails, and cancelled when the gateway ends."""
+        task = asyncio.get_running_loop().create_task(_coroutine(work), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
@@ -123,6 +126,10 @@ class Services:
             task.cancel()
         if left:
             await asyncio.wait(left, timeout=STOP_DEADLINE_S)
+
+
+async def _coroutine(work: Awaitable[Any]) -> Any:
+    return await work
 
 
 SERVICES: web.AppKey[Services] = web.AppKey("services", Services)

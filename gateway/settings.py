@@ -16,6 +16,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,14 +24,22 @@ from tts_core.errors import SettingsError
 
 PREFIX = "VOXWIRE_"
 ENV_ONLY = frozenset(
-    {"VOXWIRE_CONFIG", "VOXWIRE_URL", "VOXWIRE_KEY", "VOXWIRE_TWILIO_AUTH_TOKEN", "VOXWIRE_TWILIO_ACCOUNT_SID"}
+    {
+        "VOXWIRE_CONFIG",
+        "VOXWIRE_URL",
+        "VOXWIRE_KEY",
+        "VOXWIRE_TWILIO_AUTH_TOKEN",
+        "VOXWIRE_TWILIO_ACCOUNT_SID",
+    }
 )
 """Variables that are not settings of the same name: the file, the command line's own, Twilio's short form."""
 
 MIN_SECRET = 16
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _SID = re.compile(r"AC[0-9a-fA-F]{32}")
-_HOSTNAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*\.?")
+_HOSTNAME = re.compile(
+    r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*\.?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +149,7 @@ def _hosts(value: object) -> tuple[str, ...]:
 
 
 def origin(value: object) -> str:
-    """Normalise a web origin to ``scheme://host[:port]``, default ports left out. ValueError if it is not one."""
+    """A web origin as ``scheme://host[:port]``, default ports left out; ValueError if it is none."""
     text = _text(value)
     try:
         parts = urlsplit(text)
@@ -207,7 +216,9 @@ def _twilio(value: object) -> tuple[TwilioAccount, ...]:
     for item in value:
         if not isinstance(item, dict) or set(item) - {"account_sid", "auth_token", "tenant"}:
             raise _Bad("has a table with unknown keys")
-        sid, token, tenant = (item.get(k, d) for k, d in (("account_sid", ""), ("auth_token", ""), ("tenant", "default")))
+        sid, token, tenant = (
+            item.get(k, d) for k, d in (("account_sid", ""), ("auth_token", ""), ("tenant", "default"))
+        )
         if not isinstance(sid, str) or (sid and not _SID.fullmatch(sid)):
             raise _Bad("has an account_sid that is not AC and 32 hex digits")
         if not isinstance(token, str) or len(token) < MIN_SECRET:
@@ -216,6 +227,17 @@ def _twilio(value: object) -> tuple[TwilioAccount, ...]:
             raise _Bad("has a tenant that is not a-z, 0-9, _ and -")
         found.append(TwilioAccount(sid, token, tenant))
     return tuple(found)
+
+
+def _aliases(value: object) -> Mapping[str, str]:
+    if isinstance(value, str):
+        value = dict(part.partition("=")[::2] for part in _list(value) if isinstance(part, str))
+    if not isinstance(value, dict):
+        raise _Bad("is not a table of names")
+    for name, voice in value.items():
+        if not isinstance(voice, str) or not name.strip() or not voice.strip():
+            raise _Bad("has an alias without a voice")
+    return MappingProxyType({name.strip(): voice.strip() for name, voice in value.items()})
 
 
 def _default_data_dir() -> Path:
@@ -229,7 +251,9 @@ def _data_dir(value: object) -> Path:
 
 def _set(default: Any, read: Callable[[object], Any], accepts: str, *, secret: bool = False) -> Any:
     """One setting: its default, how a raw value is read, what is accepted in words."""
-    return field(default=default, repr=not secret, metadata={"read": read, "accepts": accepts, "secret": secret})
+    return field(
+        default=default, repr=not secret, metadata={"read": read, "accepts": accepts, "secret": secret}
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,24 +262,36 @@ class Settings:
 
     host: str = _set("127.0.0.1", _host, "an IP address or a host name")
     port: int = _set(8080, _whole(0, 65535), "a whole number from 0 to 65535 (0 picks a free port)")
-    tls_port: int | None = _set(None, _whole(0, 65535), "a whole number from 0 to 65535; with tls_cert and tls_key")
-    tls_cert: Path | None = _set(None, _path, "the path of a PEM certificate chain")
-    tls_key: Path | None = _set(None, _path, "the path of its PEM private key")
+    tls_port: int | None = _set(
+        None, _whole(0, 65535), "a whole number from 0 to 65535; with tls_cert and tls_key"
+    )
+    tls_cert: Path | None = _set(None, _path, "the path of a PEM certificate chain")  # noqa: RUF009
+    tls_key: Path | None = _set(None, _path, "the path of its PEM private key")  # noqa: RUF009
     data_dir: Path = field(
         default_factory=_default_data_dir,
         metadata={"read": _data_dir, "accepts": "the path of a folder we may write to", "secret": False},
     )
-    redis_url: str = _set("", _redis, "redis://, rediss:// or unix:// (empty: keep state in memory)", secret=True)
+    redis_url: str = _set(
+        "", _redis, "redis://, rediss:// or unix:// (empty: keep state in memory)", secret=True
+    )
     engine: str = _set("embedded", _text, "the name of an installed engine")
     workers: int = _set(0, _whole(0, 256), "a whole number from 0 to 256 (0: one per core)")
 
     api_keys: tuple[StaticKey, ...] = _set(
         (), _static_keys, f"keys of at least {MIN_SECRET} characters, each 'key' or 'tenant=key'", secret=True
     )
-    pepper: str = _set("", _secret, f"at least {MIN_SECRET} characters (empty: made and kept in data_dir)", secret=True)
-    public_origin: str = _set("", _origin_or_empty, "the address seen from outside, as https://voice.example.com")
-    allowed_hosts: tuple[str, ...] = _set((), _hosts, "host names that clients may use for us, comma separated")
-    allowed_origins: tuple[str, ...] = _set((), _origins, "web origins of pages that may connect, comma separated")
+    pepper: str = _set(
+        "", _secret, f"at least {MIN_SECRET} characters (empty: made and kept in data_dir)", secret=True
+    )
+    public_origin: str = _set(
+        "", _origin_or_empty, "the address seen from outside, as https://voice.example.com"
+    )
+    allowed_hosts: tuple[str, ...] = _set(
+        (), _hosts, "host names that clients may use for us, comma separated"
+    )
+    allowed_origins: tuple[str, ...] = _set(
+        (), _origins, "web origins of pages that may connect, comma separated"
+    )
     twilio: tuple[TwilioAccount, ...] = _set(
         (), _twilio, "[[twilio]] tables with account_sid, auth_token and tenant", secret=True
     )
@@ -280,6 +316,9 @@ class Settings:
     phrase_bytes: int = _set(64 << 20, _whole(0, 1 << 40), "a whole number of bytes")
     clean_text: bool = _set(True, _flag, "on or off (markdown, emoji, markup cleaned before speaking)")
     default_voice: str = _set("", _text, "the id of a voice (empty: the engine's first)")
+    voice_aliases: Mapping[str, str] = _set(
+        MappingProxyType({}), _aliases, "a table, or name=voice pairs ('*' takes every unknown name)"
+    )
 
     log_level: str = _set("info", _word("debug", "info", "warning", "error"), "debug, info, warning or error")
     log_format: str = _set("text", _word("text", "json"), "text or json")
@@ -289,7 +328,7 @@ class Settings:
     )
 
     unknown_env: tuple[str, ...] = ()
-    """Names of VOXWIRE_ variables that mean nothing here; reported, not refused (orchestrators inject some)."""
+    """VOXWIRE_ variables that mean nothing here; reported, not refused (orchestrators inject some)."""
 
     @property
     def loopback(self) -> bool:
@@ -355,7 +394,9 @@ def _config_path(environ: Mapping[str, str], given: Path | None) -> tuple[Path, 
     return (Path(named).expanduser(), True) if named else (Path("voxwire.toml"), False)
 
 
-def _from_file(place: tuple[Path, bool] | None, raw: dict[str, tuple[object, str]], faults: list[str]) -> None:
+def _from_file(
+    place: tuple[Path, bool] | None, raw: dict[str, tuple[object, str]], faults: list[str]
+) -> None:
     if place is None:
         return
     path, needed = place
@@ -419,7 +460,9 @@ def _cross_check(made: Settings) -> list[str]:
     if made.tls_port is None:
         for name in ("tls_cert", "tls_key"):
             if getattr(made, name) is not None:
-                faults.append(f"{name} is set but tls_port is not; accepted: all of tls_port, tls_cert and tls_key, or none")
+                faults.append(
+                    f"{name} is set but tls_port is not; accepted: tls_port, tls_cert and tls_key, or none"
+                )
     else:
         for name in ("tls_cert", "tls_key"):
             path = getattr(made, name)
@@ -430,5 +473,7 @@ def _cross_check(made: Settings) -> list[str]:
         if made.tls_port == made.port and made.port:
             faults.append("tls_port is the same as port; accepted: another port")
     if made.data_dir.exists() and not made.data_dir.is_dir():
-        faults.append(f"data_dir = {str(made.data_dir)!r} is not a folder; accepted: a folder we may write to")
+        faults.append(
+            f"data_dir = {str(made.data_dir)!r} is not a folder; accepted: a folder we may write to"
+        )
     return faults

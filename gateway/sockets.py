@@ -50,7 +50,12 @@ class Socket:
     """One accepted WebSocket of a dialect."""
 
     def __init__(
-        self, services: Services, request: web.Request, ws: web.WebSocketResponse, dialect: str, principal: Principal
+        self,
+        services: Services,
+        request: web.Request,
+        ws: web.WebSocketResponse,
+        dialect: str,
+        principal: Principal,
     ) -> None:
         self.request, self.ws, self.dialect, self.principal = request, ws, dialect, principal
         self._services = services
@@ -117,7 +122,11 @@ class Socket:
 
 @asynccontextmanager
 async def accept(
-    services: Services, request: web.Request, dialect: str, principal: Principal, protocols: tuple[str, ...] = ()
+    services: Services,
+    request: web.Request,
+    dialect: str,
+    principal: Principal,
+    protocols: tuple[str, ...] = (),
 ) -> AsyncIterator[Socket]:
     """Upgrade an *already authenticated* request and hold the socket's place for the block.
 

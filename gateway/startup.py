@@ -5,17 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from gateway.calls import CallHub
 from gateway.services import Services
 from gateway.settings import Settings
+from gateway.speaking import Speaking
 from tts_core.engine import Engine
 from tts_core.registry import load_engine
 from tts_core.scheduler import Scheduler
 
 
-def build(settings: Settings, *, engine: Engine | None = None, clock: Callable[[], float] = time.monotonic) -> Services:
+def build(
+    settings: Settings, *, engine: Engine | None = None, clock: Callable[[], float] = time.monotonic
+) -> Services:
     """Make the container; nothing runs yet. Raises SettingsError."""
     engine = engine or make_engine(settings)
     services = Services(settings=settings, engine=engine, clock=clock)
+    services.speaking = Speaking(services)
+    services.calls = CallHub(services)
     services.scheduler = Scheduler(engine, clock, settings.max_contexts or None)
     return services
 
