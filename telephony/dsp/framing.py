@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-Chunk = TypeVar("Chunk", bytes, NDArray[Any])
+Chunk = TypeVar("Chunk", bound="bytes | NDArray[Any]")
 
 
 class Framer(Generic[Chunk]):

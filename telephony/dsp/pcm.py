@@ -17,15 +17,17 @@ SAMPLE_BYTES = {"pcm_s16le": 2, "pcm_f32le": 4, "mulaw": 1, "alaw": 1}
 """The encodings, and the bytes of one sample in each."""
 
 _FULL_SCALE = np.float32(32768.0)
+_HIGHEST = np.float32(32767.0 / 32768.0)
+_LOWEST = np.float32(-1.0)
 
 
 def float_to_int16(x: NDArray[np.float32]) -> NDArray[np.int16]:
     """Round float32 samples of any shape to int16, ties to even; clipped; not-a-number becomes silence."""
-    y = np.multiply(x, _FULL_SCALE, dtype=np.float32)
-    np.rint(y, out=y)
     # Resampled square waves overshoot full scale, and the cast alone would wrap them round.
-    np.minimum(y, np.float32(32767.0), out=y)
-    np.maximum(y, np.float32(-32768.0), out=y)
+    y = np.minimum(x, _HIGHEST, dtype=np.float32)
+    np.maximum(y, _LOWEST, out=y)
+    np.multiply(y, _FULL_SCALE, out=y)
+    np.rint(y, out=y)
     # min() is NaN if any element is: one pass, and no array of flags.
     if y.size and np.isnan(y.min()):
         np.nan_to_num(y, copy=False, nan=0.0)

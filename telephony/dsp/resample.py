@@ -21,8 +21,8 @@ FRAME_MS = 20
 """The frame of the batched form, in milliseconds."""
 
 BAND = 32
-"""Output columns of one product. Each column reads only one filter length of the frame, so the whole matrix is
-mostly zeros; cut into narrow bands it is not, which halves the time. Narrower ones lose more in calls."""
+"""Output columns of one product. Each column reads only one filter length of the frame, so the whole matrix
+is mostly zeros; cut into narrow bands it is not, which halves the time. Narrower ones lose more in calls."""
 
 Samples = NDArray[np.float32]
 
