@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 HELLO_S = 5.0
 """A client that says nothing for this long after the upgrade is not one of ours (trust.md S1)."""
 
+MAX_DETACHED = 256
+"""Dropped sessions kept for a resume at once."""
+
 MAX_FAULTS = 50
 """Bad messages in a row after which the connection is closed."""
 
@@ -145,7 +148,8 @@ async def _serve(services: Services, session: NativeSession, socket: Socket) -> 
             if bye or services.settings.resume_s <= 0 or not session.worth_keeping:
                 await end(services, session)
             else:
-                session.expiry = services.spawn(_expire(services, session, holder), name="native resume")
+                services.spawn(_expire(services, session, holder), name="native resume")
+                await _crowd(services)
 
 
 async def _drain(services: Services, session: NativeSession, socket: Socket) -> None:
@@ -158,6 +162,13 @@ async def _drain(services: Services, session: NativeSession, socket: Socket) -> 
 async def _expire(services: Services, session: NativeSession, holder: object) -> None:
     await asyncio.sleep(services.settings.resume_s)
     if session.attached_as is holder:
+        await end(services, session)
+
+
+async def _crowd(services: Services) -> None:
+    """Dropped sessions are bounded: the oldest goes first."""
+    detached = [s for s in services.native_sessions.values() if not s.outbox.attached]
+    for session in detached[: max(0, len(detached) - MAX_DETACHED)]:
         await end(services, session)
 
 

@@ -1,0 +1,403 @@
+"""The Cartesia dialect: ``/tts/websocket``, ``/tts/bytes``, ``/tts/sse`` and ``/voices``.
+
+Sources: protocols.md 0 and 1.3. What clients rely on beyond the vendor's reference:
+
+- a context without anything to say gives a short silence, then ``done`` (the runner's doing);
+- empty text never opens a context; a late message for one that ended is ignored;
+- LiveKit gives a turn up after 10 s without any message: it gets a harmless ``flush_done`` every 4 s;
+- sockets stay open for hours and need no pongs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from aiohttp import WSCloseCode, hdrs, web
+
+from gateway.app import request_id
+from gateway.security import authenticate
+from gateway.services import Services, services_of
+from gateway.sockets import Socket, accept
+from gateway.wav import header as wav_header
+from sessions.context import ContextOptions
+from sessions.events import TERMINAL, Audio, AudioFormat, Cancelled, Done, Event, Failed, Flushed, Words
+from sessions.keys import Principal
+from sessions.runner import ContextRunner
+from sessions.session import Session
+from tts_core.errors import BadRequest, LegClosed, UnknownVoice, VoxwireError
+from tts_core.text.segment import TextOptions
+
+from . import cartesia_wire as wire
+
+HEARTBEAT_S = 4.0
+HEARTBEAT_AGENT = "LiveKit Agents"
+HTTP_RUN_AHEAD_S = 3600.0
+"""A download is taken as fast as the client reads it; its socket is what holds us back."""
+
+QUEUE = 16
+"""Events between a runner and an HTTP response."""
+
+
+def routes(services: Services) -> list[web.RouteDef]:
+    """The dialect's routes."""
+    services.error_shapes["/tts"] = services.error_shapes["/voices"] = error_response
+    return [
+        web.get("/tts/websocket", websocket),
+        web.post("/tts/bytes", tts_bytes),
+        web.post("/tts/sse", tts_sse),
+        web.get("/voices", voices),
+        web.get("/voices/{id}", voice),
+    ]
+
+
+def error_response(request: web.Request, error: VoxwireError) -> web.Response:
+    """An HTTP error in the dialect's shape."""
+    return web.json_response(wire.error_fields(error, request_id(request)), status=error.status)
+
+
+def base_options(services: Services, principal: Principal) -> ContextOptions:
+    """What all contexts of the dialect have in common."""
+    settings = services.settings
+    return ContextOptions(
+        text=TextOptions(clean=settings.clean_text),
+        idle_s=settings.context_idle_s,
+        run_ahead_s=settings.run_ahead_s,
+        max_characters=settings.max_context_chars,
+        cache=settings.phrase_cache,
+    )
+
+
+class CartesiaContext:
+    """One context on a socket."""
+
+    def __init__(self, context_id: str) -> None:
+        self.id = context_id
+        self.wording = wire.Wording(context_id)
+        self.timestamps = False
+        self.format: AudioFormat
+        self.voice: str
+        self.runner: ContextRunner
+        self.last_sent = 0.0
+
+
+class Connection:
+    """One websocket of the dialect."""
+
+    def __init__(self, services: Services, socket: Socket, principal: Principal, user_agent: str) -> None:
+        self._services = services
+        self._socket = socket
+        self._principal = principal
+        self._beats = HEARTBEAT_AGENT in user_agent
+        self.contexts: Session[CartesiaContext] = Session(
+            principal.tenant, max_contexts=services.settings.max_contexts_per_socket
+        )
+
+    async def run(self) -> None:
+        """Serve until the client goes."""
+        services = self._services
+        helpers = [services.spawn(self._drain(), name="cartesia drain")]
+        if self._beats:
+            helpers.append(services.spawn(self._beat(), name="cartesia heartbeat"))
+        try:
+            async for raw in self._socket.messages():
+                await self._take(raw)
+        except LegClosed:
+            pass
+        finally:
+            for helper in helpers:
+                helper.cancel()
+            await asyncio.gather(*(c.runner.abort() for c in self.contexts.all()))
+
+    async def _take(self, raw: str | bytes) -> None:
+        context_id: str | None = None
+        try:
+            if isinstance(raw, bytes):
+                raise BadRequest("messages are JSON text")
+            try:
+                request = wire.parse(raw)
+            except BadRequest:
+                context_id = wire.context_of(raw)
+                raise
+            context_id = request.context_id
+            await self._act(request)
+        except LegClosed:
+            raise
+        except VoxwireError as error:
+            self._services.metrics.refused(error.code)
+            known = context_id if context_id is not None and len(context_id) <= 256 else None
+            await self._socket.send(wire.Wording(known).error(error, request_id(self._socket.request)))
+
+    async def _act(self, request: wire.Request) -> None:
+        context_id = request.context_id
+        if request.cancel:
+            if context_id is not None and (context := self.contexts.find(context_id)) is not None:
+                await context.runner.cancel()
+            return
+        if request.transcript is None:
+            raise BadRequest("transcript is needed", field="transcript")
+        if context_id is None:
+            raise BadRequest("context_id is needed", field="context_id")
+        context = self.contexts.find(context_id)
+        if context is None:
+            context = await self._open(context_id, request)
+            if context is None:
+                return
+        else:
+            self._check_same(context, request)
+        if request.add_timestamps is not None:
+            context.timestamps = request.add_timestamps
+        self._say(context, request)
+
+    def _say(self, context: CartesiaContext, request: wire.Request) -> None:
+        runner = context.runner
+        if request.transcript:
+            runner.text(request.transcript)
+        if request.flush:
+            runner.flush()
+        if not request.continue_:
+            runner.end()
+
+    async def _open(self, context_id: str, request: wire.Request) -> CartesiaContext | None:
+        """Open a context; None when the message must not open one."""
+        if not (request.transcript or "").strip():
+            # Empty text opens nothing (protocols.md R8): a late end is ignored, a turn without text is over.
+            if self.contexts.ended(context_id) is None and not request.continue_:
+                await self._socket.send(wire.Wording(context_id).done())
+            return None
+        self.contexts.may_open(context_id)
+        context = CartesiaContext(context_id)
+        context.format, _ = wire.format_of(request)
+        context.voice = self._services.speaking.voice(wire.voice_of(request))
+        options = wire.options_of(
+            request,
+            base_options(self._services, self._principal),
+            fmt=context.format,
+            voice=context.voice,
+            languages=self._services.engine.info.languages,
+        )
+
+        async def sink(event: Event) -> None:
+            await self._tell(context, event)
+
+        context.runner = self._services.speaking.runner(
+            principal=self._principal,
+            dialect="cartesia",
+            context_id=context_id,
+            options=options,
+            sink=sink,
+        )
+        context.last_sent = self._services.clock()
+        self.contexts.open(context_id, context)
+        context.runner.start()
+        return context
+
+    def _check_same(self, context: CartesiaContext, request: wire.Request) -> None:
+        """Format and voice belong to the context; other fields may repeat or be left out."""
+        if request.output_format is not None and wire.format_of(request)[0] != context.format:
+            raise BadRequest("a context keeps its format", field="output_format")
+        if request.voice is not None:
+            try:
+                same = self._services.speaking.voice(wire.voice_of(request)) == context.voice
+            except UnknownVoice:
+                same = False
+            if not same:
+                raise BadRequest("a context keeps its voice", field="voice")
+
+    async def _tell(self, context: CartesiaContext, event: Event) -> None:
+        wording = context.wording
+        now = self._services.clock()
+        step_ms = (now - context.last_sent) * 1000
+        match event:
+            case Audio():
+                text = wording.chunk(event.data, step_ms)
+            case Words():
+                if not context.timestamps:
+                    return
+                text = wording.timestamps(event.words)
+            case Flushed():
+                text = wording.flush_done(event.flush_id)
+            case Failed():
+                text = wording.error(event.error, request_id(self._socket.request))
+            case Done() | Cancelled():
+                text = wording.done()
+        if isinstance(event, TERMINAL):
+            self.contexts.close(context.id, context)
+        context.last_sent = now
+        await self._socket.send(text)
+
+    async def _beat(self) -> None:
+        """Keep LiveKit's open turns alive while the agent's model thinks."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_S / 4)
+            now = self._services.clock()
+            for context in self.contexts.all():
+                if now - context.last_sent >= HEARTBEAT_S:
+                    context.last_sent = now
+                    try:
+                        await self._socket.send(context.wording.flush_done(0))
+                    except LegClosed:
+                        return
+
+    async def _drain(self) -> None:
+        await self._services.draining.wait()
+        self.contexts.draining = True
+        while self.contexts.all():
+            await asyncio.gather(*(c.runner.wait() for c in self.contexts.all()))
+            await asyncio.sleep(0)
+        await self._socket.close(WSCloseCode.SERVICE_RESTART, "restarting")
+
+
+async def websocket(request: web.Request) -> web.StreamResponse:
+    """``/tts/websocket``; the key is checked before the upgrade."""
+    services = services_of(request)
+    principal = await authenticate(request)
+    async with accept(services, request, "cartesia", principal) as socket:
+        await Connection(services, socket, principal, request.headers.get(hdrs.USER_AGENT, "")).run()
+    return socket.ws
+
+
+@asynccontextmanager
+async def _spoken(
+    request: web.Request, body: wire.Request, fmt: AudioFormat
+) -> AsyncIterator[AsyncIterator[Event]]:
+    """Speak a whole request; leaving the block stops it."""
+    services = services_of(request)
+    principal = await authenticate(request)
+    if not body.transcript:
+        raise BadRequest("transcript is needed", field="transcript")
+    options = wire.options_of(
+        body,
+        replace(base_options(services, principal), run_ahead_s=HTTP_RUN_AHEAD_S),
+        fmt=fmt,
+        voice=services.speaking.voice(wire.voice_of(body)),
+        languages=services.engine.info.languages,
+        final=True,
+    )
+    queue: asyncio.Queue[Event] = asyncio.Queue(QUEUE)
+    runner = services.speaking.runner(
+        principal=principal,
+        dialect="cartesia",
+        context_id=body.context_id or request_id(request) or "http",
+        options=options,
+        sink=queue.put,
+    )
+    runner.start()
+    runner.text(body.transcript)
+    runner.end()
+
+    async def events() -> AsyncIterator[Event]:
+        while True:
+            event = await queue.get()
+            yield event
+            if isinstance(event, TERMINAL):
+                return
+
+    try:
+        yield events()
+    finally:
+        await runner.abort()
+
+
+async def _body(request: web.Request) -> wire.Request:
+    # Nobody's body is parsed before they are known.
+    await authenticate(request)
+    return wire.parse(await request.read())
+
+
+async def tts_bytes(request: web.Request) -> web.StreamResponse:
+    """``POST /tts/bytes``: the audio as the body, streamed; errors come before the first byte."""
+    body = await _body(request)
+    fmt, container = wire.format_of(body, containers=("raw", "wav"))
+    response = web.StreamResponse()
+    response.content_type = "audio/wav" if container == "wav" else "application/octet-stream"
+    async with _spoken(request, body, fmt) as events:
+        async for event in events:
+            if isinstance(event, Failed):
+                raise event.error
+            if isinstance(event, Audio):
+                if not response.prepared:
+                    await response.prepare(request)
+                    if container == "wav":
+                        await response.write(wav_header(fmt.encoding.value, fmt.rate))
+                await response.write(event.data)
+    await response.write_eof()
+    return response
+
+
+async def tts_sse(request: web.Request) -> web.StreamResponse:
+    """``POST /tts/sse``: the same events as on the websocket, as server-sent events."""
+    body = await _body(request)
+    fmt, _ = wire.format_of(body)
+    wording = wire.Wording(body.context_id or request_id(request))
+    clock = services_of(request).clock
+    response = web.StreamResponse(headers={hdrs.CACHE_CONTROL: "no-cache"})
+    response.content_type = "text/event-stream"
+    last = clock()
+    async with _spoken(request, body, fmt) as events:
+        async for event in events:
+            if isinstance(event, Failed) and not response.prepared:
+                raise event.error
+            now = clock()
+            match event:
+                case Audio():
+                    name, text, last = "chunk", wording.chunk(event.data, (now - last) * 1000), now
+                case Words() if body.add_timestamps:
+                    name, text = "timestamps", wording.timestamps(event.words)
+                case Failed():
+                    name, text = "error", wording.error(event.error, request_id(request))
+                case Done() | Cancelled():
+                    name, text = "done", wording.done()
+                case _:
+                    continue
+            if not response.prepared:
+                await response.prepare(request)
+            await response.write(f"event: {name}\ndata: {text}\n\n".encode())
+    await response.write_eof()
+    return response
+
+
+def _voice_entry(services: Services, index: int) -> dict[str, object]:
+    voice = services.engine.info.voices[index]
+    return {
+        "id": voice.id,
+        "name": voice.name,
+        "description": voice.description,
+        "gender": {"female": "feminine", "male": "masculine"}.get(voice.gender, "gender_neutral"),
+        "language": voice.language.split("-")[0],
+        "country": voice.language.partition("-")[2] or None,
+        "is_owner": False,
+        "is_public": True,
+        "created_at": "2026-01-01T00:00:00Z",
+    }
+
+
+async def voices(request: web.Request) -> web.Response:
+    """``GET /voices``: paged by ``limit`` and ``starting_after``."""
+    await authenticate(request)
+    services = services_of(request)
+    known = services.engine.info.voices
+    try:
+        limit = int(request.query.get("limit", "100"))
+    except ValueError:
+        raise BadRequest("limit must be a whole number", field="limit") from None
+    if not 1 <= limit <= 100:
+        raise BadRequest("limit must be from 1 to 100", field="limit")
+    after = request.query.get("starting_after")
+    ids = [v.id for v in known]
+    start = ids.index(after) + 1 if after in ids else 0
+    page = [_voice_entry(services, i) for i in range(start, min(start + limit, len(ids)))]
+    more = start + limit < len(ids)
+    return web.json_response({"data": page, "has_more": more, "next_page": ids[start + limit - 1] if more else None})
+
+
+async def voice(request: web.Request) -> web.Response:
+    """``GET /voices/{id}``."""
+    await authenticate(request)
+    services = services_of(request)
+    ids = [v.id for v in services.engine.info.voices]
+    if request.match_info["id"] not in ids:
+        raise UnknownVoice("there is no voice of this id", field="id")
+    return web.json_response(_voice_entry(services, ids.index(request.match_info["id"])))
