@@ -36,13 +36,15 @@ class Leg(Protocol):
     @property
     def playout(self) -> Playout: ...
 
-    async def play(self, data: bytes) -> None:
+    async def play(self, data: bytes) -> bool:
         """Queue encoded audio, waiting for room; LegClosed when the listener hung up."""
         ...
 
     def clear(self) -> int: ...
 
-    async def drained(self) -> None:
+    def end_utterance(self) -> None: ...
+
+    async def drained(self) -> object:
         """Return when everything queued has been played."""
         ...
 
@@ -136,14 +138,17 @@ class Turn:
         """Let the next context speak."""
         if self._holding:
             self._holding = False
-            self._leg.playout.end_utterance()
             self._lock.release()
+            try:
+                self._leg.end_utterance()
+            except LegClosed:
+                pass  # the caller hung up
 
     async def drained(self) -> None:
         """Wait until the caller has heard everything."""
         if self._holding:
-            self._leg.playout.end_utterance()
             await self._leg.drained()
+            self._final = self.heard()
 
 
 class Call:

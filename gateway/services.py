@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gateway.security import Guard
     from gateway.sockets import Socket
     from gateway.speaking import Speaking
+    from telephony.wheel import TimerWheel
 
 _log = logging.getLogger(__name__)
 
@@ -93,6 +94,7 @@ class Services:
 
     speaking: Speaking = field(init=False)
     calls: CallHub = field(init=False)
+    wheel: TimerWheel = field(init=False)
     native_sessions: dict[str, NativeSession] = field(default_factory=dict)
 
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)

@@ -9,6 +9,7 @@ from gateway.calls import CallHub
 from gateway.services import Services
 from gateway.settings import Settings
 from gateway.speaking import Speaking
+from telephony.wheel import TimerWheel
 from tts_core.engine import Engine
 from tts_core.registry import load_engine
 from tts_core.scheduler import Scheduler
@@ -22,6 +23,7 @@ def build(
     services = Services(settings=settings, engine=engine, clock=clock)
     services.speaking = Speaking(services)
     services.calls = CallHub(services)
+    services.wheel = TimerWheel(clock)
     services.scheduler = Scheduler(engine, clock, settings.max_contexts or None)
     return services
 
@@ -34,9 +36,11 @@ def make_engine(settings: Settings) -> Engine:
 
 async def start(services: Services) -> None:
     """Open the store and what lives in it. Raises SettingsError."""
+    services.wheel.start()
 
 
 async def close(services: Services) -> None:
     """Stop everything that ``start`` began, and the engine."""
+    services.wheel.close()
     await services.scheduler.close()
     await services.engine.close()

@@ -261,11 +261,10 @@ async def websocket(request: web.Request) -> web.StreamResponse:
 
 @asynccontextmanager
 async def _spoken(
-    request: web.Request, body: wire.Request, fmt: AudioFormat
+    request: web.Request, principal: Principal, body: wire.Request, fmt: AudioFormat
 ) -> AsyncIterator[AsyncIterator[Event]]:
     """Speak a whole request; leaving the block stops it."""
     services = services_of(request)
-    principal = await authenticate(request)
     if not body.transcript:
         raise BadRequest("transcript is needed", field="transcript")
     options = wire.options_of(
@@ -301,19 +300,19 @@ async def _spoken(
         await runner.abort()
 
 
-async def _body(request: web.Request) -> wire.Request:
+async def _body(request: web.Request) -> tuple[Principal, wire.Request]:
     # Nobody's body is parsed before they are known.
-    await authenticate(request)
-    return wire.parse(await request.read())
+    principal = await authenticate(request)
+    return principal, wire.parse(await request.read())
 
 
 async def tts_bytes(request: web.Request) -> web.StreamResponse:
     """``POST /tts/bytes``: the audio as the body, streamed; errors come before the first byte."""
-    body = await _body(request)
+    principal, body = await _body(request)
     fmt, container = wire.format_of(body, containers=("raw", "wav"))
     response = web.StreamResponse()
     response.content_type = "audio/wav" if container == "wav" else "application/octet-stream"
-    async with _spoken(request, body, fmt) as events:
+    async with _spoken(request, principal, body, fmt) as events:
         async for event in events:
             if isinstance(event, Failed):
                 raise event.error
@@ -329,14 +328,14 @@ async def tts_bytes(request: web.Request) -> web.StreamResponse:
 
 async def tts_sse(request: web.Request) -> web.StreamResponse:
     """``POST /tts/sse``: the same events as on the websocket, as server-sent events."""
-    body = await _body(request)
+    principal, body = await _body(request)
     fmt, _ = wire.format_of(body)
     wording = wire.Wording(body.context_id or request_id(request))
     clock = services_of(request).clock
     response = web.StreamResponse(headers={hdrs.CACHE_CONTROL: "no-cache"})
     response.content_type = "text/event-stream"
     last = clock()
-    async with _spoken(request, body, fmt) as events:
+    async with _spoken(request, principal, body, fmt) as events:
         async for event in events:
             if isinstance(event, Failed) and not response.prepared:
                 raise event.error
