@@ -77,6 +77,7 @@ class NativeSession:
             principal.tenant, max_contexts=services.settings.max_contexts_per_socket
         )
         self.closed = False
+        self.attached_as: object = None
         self._calls_served: dict[str, Call] = {}
 
     @property
@@ -122,6 +123,15 @@ class NativeSession:
         if self.agent is not None:
             self._calls.agent_ready(self, self.principal.tenant)
 
+    def detached(self) -> None:
+        """The connection is gone; contexts and calls go on for a resume."""
+        self.outbox.detach()
+
+    @property
+    def worth_keeping(self) -> bool:
+        """Whether a client that comes back would find something."""
+        return self.outbox.count > 0 or bool(self._calls_served)
+
     async def close(self) -> None:
         """End everything; nothing is said to the client any more."""
         if self.closed:
@@ -146,8 +156,8 @@ class NativeSession:
 
     # From the client
 
-    async def handle(self, raw: str | bytes) -> bool:
-        """Act on one message; False when the client said bye.
+    async def handle(self, raw: str | bytes) -> bool | None:
+        """Act on one message: True if it was taken, False if it was refused, None when the client said bye.
 
         Errors go to the client and touch nothing else.
         """
@@ -157,7 +167,7 @@ class NativeSession:
                 raise BadRequest("clients send text messages only")
             message = self._decode(raw)
             context_id = getattr(message, "context", None)
-            return await self._act(message)
+            return True if await self._act(message) else None
         except VoxwireError as error:
             self._services.metrics.refused(error.code)
             await self._send(
@@ -170,7 +180,7 @@ class NativeSession:
                     terminal=isinstance(error, RefusedOpen),
                 )
             )
-        return True
+            return False
 
     @staticmethod
     def _decode(raw: str) -> m.Incoming:
