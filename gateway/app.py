@@ -94,8 +94,8 @@ def _life(
     services: Services, warm: Awaitable[None] | None
 ) -> Callable[[web.Application], AsyncIterator[None]]:
     async def life(_: web.Application) -> AsyncIterator[None]:
-        await startup.start(services)
         try:
+            await startup.start(services)
             if warm is None:
                 await services.engine.start()
             services.spawn(LoopWatch(services.metrics.loop_lag.observe).run(), name="loop watch")

@@ -120,12 +120,12 @@ class _Gateway:
         _note("starting the voice...")
         # Ours alone: nobody else's keys, store or ports; gone when the command ends.
         private = replace(
-            self._settings, host="127.0.0.1", port=0, tls_port=None, tls_cert=None, tls_key=None, api_keys=(),
+            self._settings, host="127.0.0.1", port=0, tls_port=None, tls_cert=None, tls_key=None, api_keys="",
             redis_url="", public_origin="", allowed_hosts=(), allowed_origins=(), twilio=(), default_voice="",
         )  # fmt: skip
         server = Server(private)
         await server.start()
-        self._server, self.url, self.key = server, server.urls[0], "local"
+        self._server, self.url = server, server.urls[0]
 
     async def __aexit__(self, *_: object) -> None:
         from gateway.server import Server

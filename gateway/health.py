@@ -14,6 +14,7 @@ from aiohttp import web
 from gateway.metrics import CONTENT_TYPE
 from gateway.security import authenticate
 from gateway.services import Services, services_of
+from sessions.principal import Scope
 
 
 def readiness(services: Services) -> tuple[bool, dict[str, Any]]:
@@ -66,14 +67,14 @@ async def metrics(request: web.Request) -> web.Response:
         raise web.HTTPNotFound
     guard = services.guard
     if not (rule == "open" or (rule == "local" and guard.near(request) and not guard.cross_site(request))):
-        await authenticate(request, scope="admin")
+        await authenticate(request, scope=Scope.ADMIN)
     return web.Response(body=services.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
 async def voices(request: web.Request) -> web.Response:
     """The voices this key may use."""
     services = services_of(request)
-    await authenticate(request, scope="")
+    await authenticate(request, scope=None)
     info = services.engine.info
     listed = [
         {"id": v.id, "name": v.name, "language": v.language, "gender": v.gender, "description": v.description}

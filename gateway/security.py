@@ -12,20 +12,18 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-import os
-import secrets
 from collections.abc import Collection
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiohttp import hdrs, web
 
 from gateway.services import services_of
 from gateway.settings import Settings, is_loopback
-from tts_core.errors import Forbidden, SettingsError, Unauthorised
+from sessions.principal import Principal, Scope
+from tts_core.errors import Forbidden, Unauthorised
 
 if TYPE_CHECKING:
-    from sessions.keys import KeyRing, Principal
+    from sessions.keys import KeyRing
     from sessions.tokens import Tokens
 
 X_API_KEY = "x-api-key"
@@ -69,10 +67,15 @@ def split_host(header: str) -> str:
 
 
 class Guard:
-    """The checks of one gateway. ``local_key`` is set in local mode only."""
+    """The checks of one gateway; ``local`` is who any key stands for in local mode, None for never."""
 
     def __init__(
-        self, settings: Settings, keyring: KeyRing, tokens: Tokens, local: Principal | None, local_key: str
+        self,
+        settings: Settings,
+        keyring: KeyRing,
+        tokens: Tokens,
+        local: Principal | None,
+        local_key: str = "",
     ) -> None:
         self._settings, self._keyring, self._tokens = settings, keyring, tokens
         self._local, self._local_key = local, local_key
@@ -85,8 +88,8 @@ class Guard:
 
     @property
     def local_mode(self) -> bool:
-        """Whether any key is taken from this machine."""
-        return self._local is not None
+        """Whether any key is taken from this machine; ends with the first key that is made."""
+        return self._local is not None and len(self._keyring) == 0
 
     # -- Host and Origin --------------------------------------------------------------------------------
 
@@ -147,14 +150,14 @@ class Guard:
     # -- credentials ------------------------------------------------------------------------------------
 
     async def authenticate(
-        self, request: web.Request, *, styles: Collection[str] = ALL_STYLES, scope: str = "speak"
+        self, request: web.Request, *, styles: Collection[str] = ALL_STYLES, scope: Scope | None = Scope.SPEAK
     ) -> Principal:
         """Find who asks.
 
         Args:
             request: the request, not yet upgraded.
             styles: where a credential is looked for.
-            scope: what it must allow (S4); "" for nothing in particular.
+            scope: what it must allow (S4); None for nothing in particular.
 
         Raises:
             Unauthorised: no credential, or a wrong one.
@@ -168,49 +171,31 @@ class Guard:
         if not given:
             raise Unauthorised("a key is needed: X-API-Key, Authorization: Bearer, or ?api_key=")
         principal = await self._principal(request, given)
-        if scope and not principal.allows(scope):
-            raise Forbidden(f"this key does not have the scope {scope}")
+        if scope is not None:
+            principal.require(scope)
         return principal
 
     async def _principal(self, request: web.Request, given: str) -> Principal:
         if looks_like_token(given):
             return await self._tokens.verify(given, origin=request.headers.get(hdrs.ORIGIN))
-        if self._local is not None and self.near(request):
+        near = self.near(request)
+        if near and self._local is not None and self.local_mode:
             page = hdrs.ORIGIN in request.headers or "Sec-Fetch-Site" in request.headers
             if not page or hmac.compare_digest(given.encode(), self._local_key.encode()):
                 return self._local
-        return await self._keyring.authenticate(given)
+        return self._keyring.authenticate(given, loopback=near)
+
+    def page(self, request: web.Request) -> Principal | None:
+        """Who a page is that we served ourselves to this machine in local mode; None for everyone else.
+
+        It has no key, but its Origin is ours, which no other page can claim.
+        """
+        own = hdrs.ORIGIN in request.headers and self.origin_ok(request) and self.host_ok(request)
+        return self._local if own and self.local_mode and self.near(request) else None
 
 
 async def authenticate(
-    request: web.Request, *, styles: Collection[str] = ALL_STYLES, scope: str = "speak"
+    request: web.Request, *, styles: Collection[str] = ALL_STYLES, scope: Scope | None = Scope.SPEAK
 ) -> Principal:
     """``Guard.authenticate`` of the gateway that got this request."""
     return await services_of(request).guard.authenticate(request, styles=styles, scope=scope)
-
-
-def kept_secret(folder: Path, name: str) -> str:
-    """Read a secret of 256 bits from ``folder/name``, making it (mode 0600) the first time.
-
-    Raises SettingsError if the folder cannot be used or others may read the file.
-    """
-    path = folder / name
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            pass
-        else:
-            with os.fdopen(descriptor, "w") as file:
-                file.write(secrets.token_urlsafe(32))
-        if path.stat().st_mode & 0o077:
-            raise SettingsError(f"{name} in data_dir can be read by other users; accepted: mode 0600")
-        text = path.read_text().strip()
-    except OSError as error:
-        raise SettingsError(
-            f"data_dir cannot be used ({error.strerror}); accepted: a folder we may write to"
-        ) from None
-    if len(text) < 16:
-        raise SettingsError(f"{name} in data_dir is empty or cut short; delete it to have a new one made")
-    return text

@@ -37,6 +37,8 @@ ErrorShape = Callable[[web.Request, VoxwireError], web.StreamResponse]
 """How a dialect words an error over HTTP; headers such as Retry-After are added by the caller."""
 
 STOP_DEADLINE_S = 5.0
+REVOKED = 1008
+"""Close code "policy violation" (RFC 6455, 7.4.1)."""
 
 
 class InFlight:
@@ -115,6 +117,12 @@ class Services:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("task failed", exc_info=error)
+
+    def close_sockets_of(self, key_id: str) -> None:
+        """A key was revoked: its open sockets end too (trust.md S3)."""
+        for socket in list(self.sockets):
+            if socket.principal.key_id == key_id:
+                self.spawn(socket.close(REVOKED, "the key was revoked"), name="revoked")
 
     @property
     def tasks(self) -> int:

@@ -35,19 +35,12 @@ ENV_ONLY = frozenset(
 """Variables that are not settings of the same name: the file, the command line's own, Twilio's short form."""
 
 MIN_SECRET = 16
+SECRET_CHARACTERS = 32
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _SID = re.compile(r"AC[0-9a-fA-F]{32}")
 _HOSTNAME = re.compile(
     r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*\.?"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StaticKey:
-    """An API key written in the settings: ``tenant`` and the secret itself."""
-
-    tenant: str
-    secret: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,25 +181,22 @@ def _path(value: object) -> Path | None:
 
 def _secret(value: object) -> str:
     text = _text(value)
-    if text and len(text) < MIN_SECRET:
-        raise _Bad(f"is shorter than {MIN_SECRET} characters")
+    if text and len(text) < SECRET_CHARACTERS:
+        raise _Bad(f"is shorter than {SECRET_CHARACTERS} characters")
     return text
 
 
-def _static_keys(value: object) -> tuple[StaticKey, ...]:
-    found: list[StaticKey] = []
-    for item in _list(value):
-        if not isinstance(item, str):
-            raise _Bad("holds something that is not text")
-        # "tenant=secret"; a lone base64 secret may end in "=", so a tenant needs a whole secret after it
-        head, sign, tail = item.partition("=")
-        tenant, secret = (head, tail) if sign and len(tail) >= MIN_SECRET else ("default", item)
-        if not _TENANT.fullmatch(tenant):
-            raise _Bad("names a tenant that is not a-z, 0-9, _ and -")
-        if len(secret) < MIN_SECRET:
-            raise _Bad(f"holds a key shorter than {MIN_SECRET} characters")
-        found.append(StaticKey(tenant, secret))
-    return tuple(found)
+def _keys(value: object) -> str:
+    """``name:key`` entries, checked here and joined as ``sessions.keys`` takes them."""
+    text = ",".join(_text(item) for item in _list(value))
+    if text:
+        from sessions.keys import parse_configured
+
+        try:
+            parse_configured(text)
+        except SettingsError as error:  # its words never repeat a key
+            raise _Bad(f"is wrong: {error.message}") from None
+    return text
 
 
 def _twilio(value: object) -> tuple[TwilioAccount, ...]:
@@ -277,11 +267,17 @@ class Settings:
     engine: str = _set("embedded", _text, "the name of an installed engine")
     workers: int = _set(0, _whole(0, 256), "a whole number from 0 to 256 (0: one per core)")
 
-    api_keys: tuple[StaticKey, ...] = _set(
-        (), _static_keys, f"keys of at least {MIN_SECRET} characters, each 'key' or 'tenant=key'", secret=True
+    api_keys: str = _set(
+        "",
+        _keys,
+        "name:key or name[speak+call]:key with commas; a key has 16 characters or more",
+        secret=True,
     )
-    pepper: str = _set(
-        "", _secret, f"at least {MIN_SECRET} characters (empty: made and kept in data_dir)", secret=True
+    secret: str = _set(
+        "",
+        _secret,
+        f"at least {SECRET_CHARACTERS} characters (empty: made and kept in data_dir)",
+        secret=True,
     )
     public_origin: str = _set(
         "", _origin_or_empty, "the address seen from outside, as https://voice.example.com"
@@ -316,8 +312,13 @@ class Settings:
     phrase_bytes: int = _set(64 << 20, _whole(0, 1 << 40), "a whole number of bytes")
     clean_text: bool = _set(True, _flag, "on or off (markdown, emoji, markup cleaned before speaking)")
     default_voice: str = _set("", _text, "the id of a voice (empty: the engine's first)")
-    voice_aliases: Mapping[str, str] = _set(
-        MappingProxyType({}), _aliases, "a table, or name=voice pairs ('*' takes every unknown name)"
+    voice_aliases: Mapping[str, str] = field(
+        default_factory=lambda: MappingProxyType({}),
+        metadata={
+            "read": _aliases,
+            "accepts": "a table, or name=voice pairs ('*' takes every unknown name)",
+            "secret": False,
+        },
     )
 
     log_level: str = _set("info", _word("debug", "info", "warning", "error"), "debug, info, warning or error")

@@ -20,7 +20,7 @@ from tts_core.errors import Busy, LegClosed
 
 if TYPE_CHECKING:
     from gateway.services import Services
-    from sessions.keys import Principal
+    from sessions.principal import Principal
 
 SEND_DEADLINE_S = 10.0
 """A peer that takes nothing for this long is gone; run-ahead is bounded by a clock long before (S8, R5)."""

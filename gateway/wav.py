@@ -3,8 +3,9 @@
 Sources: Microsoft/IBM "Multimedia Programming Interface and Data Specifications 1.0" (RIFF, chunk padding)
 and RFC 2361 (format tags: 1 PCM, 3 IEEE float, 6 A-law, 7 mu-law). Formats other than PCM carry an
 extension size (``cbSize`` 0) and a ``fact`` chunk with the number of samples. While a stream runs, its sizes
-are the largest that fit, which players take as "until the end"; a file gets them right at its end by ``finish``. The data
-chunk is the last one, so that nothing after the samples is ever played as a click (protocols.md R31).
+are the largest that fit, which players take as "until the end"; a file gets them right at its end by
+``finish``. The data chunk is the last one, so that nothing after the samples is ever played as a click
+(protocols.md R31).
 """
 
 from __future__ import annotations
