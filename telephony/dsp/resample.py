@@ -27,10 +27,10 @@ is mostly zeros; cut into narrow bands it is not, which halves the time. Narrowe
 Samples = NDArray[np.float32]
 
 
-def _check(x: Samples, shape: tuple[int | None, ...]) -> None:
+def _check(x: Samples, fits: bool, shape: str) -> None:
     if x.dtype != np.float32:
         raise TypeError(f"samples must be float32, not {x.dtype}")
-    if len(x.shape) != len(shape) or any(w not in (None, n) for n, w in zip(x.shape, shape, strict=True)):
+    if not fits:
         raise ValueError(f"samples must have the shape {shape}, not {x.shape}")
 
 
@@ -77,7 +77,7 @@ class Resampler:
 
         The result is a new array. Raises TypeError for another dtype and ValueError for another shape.
         """
-        _check(x, (None,))
+        _check(x, x.ndim == 1, "[n]")
         if self._bank is None:
             return x.copy()
         bank = self._bank
@@ -208,7 +208,7 @@ class BatchResampler:
 
         Raises TypeError for another dtype and ValueError for another shape.
         """
-        _check(frames, (self.batch, self.n_in))
+        _check(frames, frames.shape == (self.batch, self.n_in), f"[{self.batch}, {self.n_in}]")
         if self._frame is None:
             return frames.copy()
         buffer = self._buffer

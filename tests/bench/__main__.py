@@ -29,7 +29,7 @@ def benches() -> dict[str, str]:
     """Map each bench's name to the first line of its docstring."""
     found = {}
     for path in sorted(HERE.glob("*.py")):
-        if path.stem not in NOT_BENCHES and not path.stem.startswith("_"):
+        if path.stem not in NOT_BENCHES and not path.stem.startswith(("_", "test_")):
             text = ast.get_docstring(ast.parse(path.read_text())) or ""
             found[path.stem] = text.partition("\n")[0]
     return found
