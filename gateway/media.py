@@ -18,7 +18,7 @@ from gateway.calls import Call
 from gateway.services import Services, services_of
 from gateway.settings import TwilioAccount
 from gateway.sockets import Socket, accept
-from sessions.keys import Principal
+from sessions.principal import Principal
 from telephony.media_streams.driver import MediaStreamLeg
 from telephony.media_streams.protocol import Dtmf, Media
 from telephony.media_streams.signature import HEADER, public_url, validate
@@ -81,7 +81,7 @@ async def twilio(request: web.Request) -> web.StreamResponse:
     """One call."""
     services = services_of(request)
     account = account_of(services, request)
-    principal = Principal.internal(account.tenant)
+    principal = Principal(account.tenant, "twilio")
     async with accept(services, request, "twilio", principal) as socket:
         with services.in_flight.one():
             await _serve(services, account, socket)

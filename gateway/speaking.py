@@ -14,7 +14,7 @@ from tts_core.errors import UnknownVoice
 
 if TYPE_CHECKING:
     from gateway.services import Services
-    from sessions.keys import Principal
+    from sessions.principal import Principal
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,9 @@ class Speaking:
             sink,
             playback,
             services.limits.admission(principal),
-            services.phrases.bound(principal.tenant) if options.cache and services.phrases is not None else None,
+            services.phrases.bound(principal.tenant)
+            if options.cache and services.phrases is not None
+            else None,
         )
 
 
@@ -102,7 +104,9 @@ class _Observer:
         return
 
     def underrun(self, context: Context, seconds: float) -> None:
-        log.warning("listener ran dry", extra={"context": context.id, "dialect": self._dialect, "seconds": seconds})
+        log.warning(
+            "listener ran dry", extra={"context": context.id, "dialect": self._dialect, "seconds": seconds}
+        )
 
     def ended(self, context: Context, event: Event) -> None:
         self._held.close()

@@ -89,7 +89,7 @@ class PlaybackClock:
         """Estimated samples played, between the last report and what was sent."""
         if self._sent == 0:
             return 0
-        estimate = self._base + int((self._clock() - self._anchor) * self._rate)
+        estimate = self._base + round((self._clock() - self._anchor) * self._rate)
         return max(self._reported, min(self._sent, estimate))
 
     def lead(self) -> float:

@@ -70,6 +70,10 @@ class Admission(Protocol):
         """Give it back; a second call does nothing."""
         ...
 
+    async def charge(self, characters: int) -> None:
+        """Count text about to be spoken; raises LimitExceeded beyond the tenant's rate."""
+        ...
+
 
 class Phrases(Protocol):
     """A tenant's cache of spoken phrases."""
@@ -238,6 +242,7 @@ class ContextRunner:
                 await self._sink(Flushed(self.context.id, work.item.flush_id))
                 continue
             await self._enter()
+            await self._admission.charge(len(work.item.text))
             await self._speak(work, work.item)
         if self.playback.sent_samples == 0 and self.context.stats.characters:
             await self._silence(UNSPEAKABLE_S)

@@ -24,7 +24,7 @@ from gateway.sockets import Socket, accept
 from gateway.wav import header as wav_header
 from sessions.context import ContextOptions
 from sessions.events import TERMINAL, Audio, AudioFormat, Cancelled, Done, Event, Failed, Flushed, Words
-from sessions.keys import Principal
+from sessions.principal import Principal
 from sessions.runner import ContextRunner
 from sessions.session import Session
 from tts_core.errors import BadRequest, LegClosed, UnknownVoice, VoxwireError

@@ -18,7 +18,7 @@ from gateway.native.session import NativeSession, check_agent
 from gateway.security import authenticate
 from gateway.services import Services, services_of
 from gateway.sockets import Socket, accept
-from sessions.keys import Principal
+from sessions.principal import Principal
 from tts_core.errors import BadRequest, LegClosed, VoxwireError
 
 log = logging.getLogger(__name__)

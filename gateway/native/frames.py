@@ -24,6 +24,9 @@ class Kind(IntEnum):
     CALLER = 2
 
 
+_KINDS = frozenset(int(kind) for kind in Kind)
+
+
 class Flags(IntFlag):
     """``SEGMENT``: first frame of a new segment."""
 
@@ -53,6 +56,6 @@ def unpack(data: bytes) -> Frame:
     if len(data) < HEADER_BYTES:
         raise BadRequest("binary frame shorter than its header")
     kind, flags, _, index, seq, start = _HEADER.unpack_from(data)
-    if kind not in Kind:
+    if kind not in _KINDS:
         raise BadRequest("unknown kind of binary frame")
     return Frame(Kind(kind), Flags(flags & Flags.SEGMENT), index, seq, start, data[HEADER_BYTES:])

@@ -40,7 +40,7 @@ from .outbox import Outbox, Send
 
 if TYPE_CHECKING:
     from gateway.services import Services
-    from sessions.keys import Principal
+    from sessions.principal import Principal
 
 
 class NativeContext:

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.native import messages as m
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ('{"type":"open","context":""}', "context"),
+        ('{"type":"open","context":"a","speed":9}', "speed"),
+        ('{"type":"open","context":"a","format":{"encoding":"mp3"}}', "format.encoding"),
+        ('{"type":"text","context":"a"}', "text"),
+        ('{"type":"text","context":5,"text":"x"}', "context"),
+        ('{"type":"nope"}', "nope"),
+        ("[]", "object"),
+        ("{", ""),
+    ],
+)
+def test_faults_are_named(text: str, field: str) -> None:
+    with pytest.raises(msgspec.DecodeError) as error:
+        m.decode(text)
+    assert field in str(error.value)
+
+
+def test_unknown_fields_are_ignored() -> None:
+    assert m.decode('{"type":"cancel","context":"a","later":1}') == m.Cancel("a")
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_message_or_a_decode_error(text: str) -> None:
+    try:
+        m.decode(text.encode("utf-8", "surrogatepass"))
+    except msgspec.DecodeError:
+        pass
+    else:
+        assert json.loads(text)["type"]
+
+
+def test_the_schema_names_every_message_of_both_directions() -> None:
+    schema = m.schema()
+    definitions = schema["$defs"]
+    for union, side in ((m.Incoming, "FromClient"), (m.Outgoing, "FromGateway")):
+        names = {t.__name__ for t in union.__args__}
+        assert names <= set(definitions)
+        assert {ref["$ref"].rsplit("/", 1)[1] for ref in definitions[side]["anyOf"]} == names
+
+
+def test_the_documentation_names_every_message() -> None:
+    from importlib.resources import files
+
+    page = files("gateway.native").joinpath("PROTOCOL.md").read_text("utf-8")
+    for union in (m.Incoming, m.Outgoing):
+        for kind in union.__args__:
+            assert f"`{kind.__struct_config__.tag}`" in page or f'"{kind.__struct_config__.tag}"' in page
+
+
+def test_terminal_is_left_out_unless_true() -> None:
+    assert json.loads(m.encode(m.ErrorMessage("a", "b"))) == {"type": "error", "code": "a", "message": "b"}
