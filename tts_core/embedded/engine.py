@@ -14,9 +14,8 @@ import itertools
 import logging
 import math
 import os
-import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from ..engine import Capacity, EngineInfo, Samples, SpeechChunk, SpeechRequest, WordMark
@@ -107,7 +106,6 @@ class EmbeddedEngine:
         gain: make-up gain before the soft limiter.
         home: directory of further voices; None for ``HIBARI_HOME``.
         durations: False to do as if the model did not tell durations.
-        clock: monotonic seconds.
 
     """
 
@@ -120,13 +118,11 @@ class EmbeddedEngine:
         gain: float = MAKE_UP,
         home: str | None = None,
         durations: bool = True,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._speed = speed
         self._trim = trim or Trim()
         self._gain = gain
         self._durations = durations
-        self._clock = clock
         self._voices = available(home)
         self._info = EngineInfo(
             name="embedded",

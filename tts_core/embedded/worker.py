@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 WARM_UP = (
     "Okay.",
     "I can help you with that order right now, just one moment please.",
-    "Zyqovrian number five is ready, and it should be with you by Tuesday.",
 )
 """Spoken once per voice before the worker is ready, so that no caller pays for first-time work."""
 
@@ -43,6 +42,8 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 def main(fd: int) -> None:
     """Serve the engine at the other end of ``fd`` until it goes away; never returns."""
     _die_with_parent()
+    # Nothing made while loading is garbage; warm_up turns the collector on again.
+    gc.disable()
     # The audio must not depend on whether SciPy happens to be installed, and importing it costs 0.2 s.
     sys.modules["scipy"] = None  # type: ignore[assignment]
     with socket.socket(fileno=fd) as sock:
@@ -200,4 +201,5 @@ def warm_up(speakers: dict[str, Speaker]) -> tuple[float, float]:
     # The heaps of the lexicon never change again: keep the collector from walking them.
     gc.collect()
     gc.freeze()
+    gc.enable()
     return audio, busy
