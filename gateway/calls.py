@@ -34,15 +34,21 @@ class Leg(Protocol):
     """What a call needs of a media leg (``telephony.media_streams.driver.MediaStreamLeg``)."""
 
     @property
-    def playout(self) -> Playout: ...
+    def playout(self) -> Playout:
+        """Positions and the queue."""
+        ...
 
-    async def play(self, data: bytes) -> bool:
+    async def play(self, data: bytes) -> object:
         """Queue encoded audio, waiting for room; LegClosed when the listener hung up."""
         ...
 
-    def clear(self) -> int: ...
+    def clear(self) -> int:
+        """Drop what is queued at once; the position heard, in samples."""
+        ...
 
-    def end_utterance(self) -> None: ...
+    def end_utterance(self) -> None:
+        """Pad the last frame; LegClosed."""
+        ...
 
     async def drained(self) -> object:
         """Return when everything queued has been played."""
@@ -61,20 +67,34 @@ class Agent(Protocol):
     """What the hub needs of a native session."""
 
     @property
-    def free_calls(self) -> int: ...
+    def free_calls(self) -> int:
+        """How many more calls it takes now."""
+        ...
 
     @property
-    def agent_name(self) -> str: ...
+    def agent_name(self) -> str:
+        """The name by which calls may ask for it."""
+        ...
 
-    def caller_format(self) -> AudioFormat | None: ...
+    def caller_format(self) -> AudioFormat | None:
+        """How it wants the caller's audio; None for not at all."""
+        ...
 
-    async def call_started(self, call: Call) -> None: ...
+    async def call_started(self, call: Call) -> None:
+        """The call is this agent's."""
+        ...
 
-    async def call_dtmf(self, call: Call, digit: str) -> None: ...
+    async def call_dtmf(self, call: Call, digit: str) -> None:
+        """A key was pressed."""
+        ...
 
-    async def call_audio(self, call: Call, seq: int, start: int, data: bytes) -> None: ...
+    async def call_audio(self, call: Call, seq: int, start: int, data: bytes) -> None:
+        """The caller's audio in the agent's format."""
+        ...
 
-    async def call_ended(self, call: Call, reason: str) -> None: ...
+    async def call_ended(self, call: Call, reason: str) -> None:
+        """The call is over."""
+        ...
 
 
 class Turn:
@@ -126,7 +146,7 @@ class Turn:
     def cut(self) -> int:
         """Clear the leg at once if this context is speaking."""
         if self._holding:
-            assert self._base is not None  # noqa: S101
+            assert self._base is not None
             heard = self._leg.clear() - self._base
             self._final = max(0, min(self._played, heard))
         else:
@@ -217,7 +237,7 @@ class Call:
             return
         data = self._convert(payload)
         wanted = self.agent.caller_format()
-        assert wanted is not None  # noqa: S101
+        assert wanted is not None
         start, self._samples = self._samples, self._samples + len(data) // wanted.width
         seq, self._seq = self._seq, self._seq + 1
         if data:

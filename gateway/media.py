@@ -1,15 +1,14 @@
 """Phone calls over media streams: ``/media/twilio``.
 
 Twilio connects to us with ``<Connect><Stream url="wss://HOST/media/twilio">``. The upgrade is checked by its
-signature over the configured public origin, before anything else (telephony.md 1.1, trust.md S22). The call is
-then given to an agent on the native protocol.
+signature over the configured public origin, before anything else (telephony.md 1.1, trust.md S22). The call
+is then given to an agent on the native protocol.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 
 from aiohttp import WSCloseCode, web
 
@@ -66,7 +65,9 @@ def account_of(services: Services, request: web.Request) -> TwilioAccount:
         log.error("a Twilio stream was refused: no account is configured (VOXWIRE_TWILIO_AUTH_TOKEN)")
         raise Forbidden("no Twilio account is configured here")
     if not settings.public_origin:
-        log.error("a Twilio stream was refused: VOXWIRE_PUBLIC_ORIGIN is not set, so no signature can be checked")
+        log.error(
+            "a Twilio stream was refused: VOXWIRE_PUBLIC_ORIGIN is not set, so no signature can be checked"
+        )
         raise Forbidden("the signature cannot be checked: the public origin is not configured")
     url = public_url(settings.public_origin, request.raw_path)
     signature = request.headers.get(HEADER)
@@ -119,12 +120,11 @@ async def _talk(services: Services, call: Call, leg: MediaStreamLeg) -> None:
     """Pass the caller on to an agent until the leg ends."""
     finding = services.spawn(_find(services, call, leg), name="find agent")
     try:
-        async with aclosing(leg.events()) as events:
-            async for event in events:
-                if isinstance(event, Media):
-                    await call.audio(event.payload)
-                elif isinstance(event, Dtmf):
-                    await call.dtmf(event.digit)
+        async for event in leg.events():
+            if isinstance(event, Media):
+                await call.audio(event.payload)
+            elif isinstance(event, Dtmf):
+                await call.dtmf(event.digit)
     finally:
         finding.cancel()
 

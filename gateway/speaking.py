@@ -1,4 +1,4 @@
-"""Opens contexts for the dialects: voice, the tenant's limits, the phrase cache and the metrics put together."""
+"""Opens contexts for the dialects: voice, tenant limits, phrase cache and metrics put together."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tts_core.errors import UnknownVoice
 
 if TYPE_CHECKING:
     from gateway.services import Services
+    from sessions.limits import Slot
     from sessions.principal import Principal
 
 log = logging.getLogger(__name__)
@@ -80,11 +81,34 @@ class Speaking:
             speech,
             sink,
             playback,
-            services.limits.admission(principal),
+            TenantAdmission(services, principal),
             services.phrases.bound(principal.tenant)
             if options.cache and services.phrases is not None
             else None,
         )
+
+
+class TenantAdmission:
+    """A context's share of its tenant's limits; fulfils ``sessions.runner.Admission``."""
+
+    def __init__(self, services: Services, principal: Principal) -> None:
+        self._services = services
+        self._principal = principal
+        self._slot: Slot | None = None
+
+    async def enter(self) -> None:
+        """Take a place among the generating contexts; LimitExceeded."""
+        self._slot = self._services.limits.acquire(self._principal, self)
+
+    def leave(self) -> None:
+        """Give the place back; a second call does nothing."""
+        if self._slot is not None:
+            self._slot.release()
+            self._slot = None
+
+    async def charge(self, characters: int) -> None:
+        """Count text about to be spoken; LimitExceeded."""
+        await self._services.rates.use(self._principal, characters=characters)
 
 
 class _Observer:
@@ -111,7 +135,7 @@ class _Observer:
     def ended(self, context: Context, event: Event) -> None:
         self._held.close()
         stats = context.stats
-        outcome = _OUTCOMES[type(event)]  # type: ignore[index]
+        outcome = _OUTCOMES[type(event)]
         self._services.metrics.context_closed(self._dialect, outcome, stats)
         if isinstance(event, Failed):
             self._services.metrics.refused(event.error.code)

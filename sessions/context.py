@@ -11,9 +11,10 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from tts_core.text.segmenter import TextFrontEnd
+
 from tts_core.errors import BadRequest, TextTooLong, VoxwireError
 from tts_core.text.segment import Segment, TextMode, TextOptions
-from tts_core.text.segmenter import TextFrontEnd
 
 from .events import AudioFormat, Cancelled, ContextStats, Done, Failed, Heard, Word
 from .playback import Clock
@@ -106,7 +107,9 @@ class Context:
         """Add text. Empty text is allowed and does nothing."""
         self._need_open()
         if self.stats.characters + len(text) > self.options.max_characters:
-            raise TextTooLong(f"a context takes at most {self.options.max_characters} characters", field="text")
+            raise TextTooLong(
+                f"a context takes at most {self.options.max_characters} characters", field="text"
+            )
         if self._pending_characters + len(text) > self.options.max_pending_characters:
             raise TextTooLong(
                 f"more than {self.options.max_pending_characters} characters wait to be spoken", field="text"

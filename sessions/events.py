@@ -30,7 +30,9 @@ class AudioFormat:
 
     def __post_init__(self) -> None:
         if self.rate not in RATES:
-            raise UnsupportedFormat(f"sample rate must be one of {', '.join(map(str, RATES))}", field="sample_rate")
+            raise UnsupportedFormat(
+                f"sample rate must be one of {', '.join(map(str, RATES))}", field="sample_rate"
+            )
 
     @property
     def width(self) -> int:
@@ -57,9 +59,9 @@ class Word:
 class ContextStats:
     """Times in seconds; ``-1`` where not reached.
 
-    ``queue_wait``: first segment ready until the engine took it. ``first_segment``: first text until the first
-    segment was ready. ``first_audio``: first text until the first audio left. ``leading_silence``: silent
-    seconds before the first audible sample. ``rtf``: engine seconds per audio second. ``underruns`` and
+    ``queue_wait``: first segment ready until the engine took it. ``first_segment``: first text until the
+    first segment was ready. ``first_audio``: first text until the first audio left. ``leading_silence``:
+    silent seconds before the first audible sample. ``rtf``: engine seconds per audio second. ``underruns`` and
     ``underrun_s``: times the listener ran dry between segments while text was pending, and for how long.
     """
 

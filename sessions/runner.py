@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -46,17 +46,25 @@ UNSPEAKABLE_S = 0.04
 class Speaker(Protocol):
     """What the runner needs of ``tts_core.scheduler.Scheduler``."""
 
-    def admit(self, stream_id: str) -> None: ...
+    def admit(self, stream_id: str) -> None:
+        """Promise continuous audio to one more stream; raises Busy or Draining."""
+        ...
 
-    def release(self, stream_id: str) -> None: ...
+    def release(self, stream_id: str) -> None:
+        """The stream is over."""
+        ...
 
-    def speak(self, stream_id: str, request: SpeechRequest) -> AsyncIterator[SpeechChunk]: ...
+    def speak(self, stream_id: str, request: SpeechRequest) -> AsyncGenerator[SpeechChunk, None]:
+        """The segment's audio; closing the iterator aborts it."""
+        ...
 
 
 class Normaliser(Protocol):
     """What the runner needs of ``tts_core.text.normaliser.Normaliser``."""
 
-    async def normalise(self, segment: Segment) -> Utterance: ...
+    async def normalise(self, segment: Segment) -> Utterance:
+        """The segment in spoken form."""
+        ...
 
 
 class Admission(Protocol):
@@ -78,21 +86,33 @@ class Admission(Protocol):
 class Phrases(Protocol):
     """A tenant's cache of spoken phrases."""
 
-    async def get(self, request: SpeechRequest) -> tuple[SpeechChunk, ...] | None: ...
+    async def get(self, request: SpeechRequest) -> tuple[SpeechChunk, ...] | None:
+        """The phrase as it was spoken before, or None; never raises."""
+        ...
 
-    async def put(self, request: SpeechRequest, chunks: tuple[SpeechChunk, ...]) -> None: ...
+    async def put(self, request: SpeechRequest, chunks: tuple[SpeechChunk, ...]) -> None:
+        """Keep a phrase; never raises."""
+        ...
 
 
 class Observer(Protocol):
     """Told about each context, for metrics and logs."""
 
-    def started(self, context: Context) -> None: ...
+    def started(self, context: Context) -> None:
+        """It was opened."""
+        ...
 
-    def first_audio(self, context: Context) -> None: ...
+    def first_audio(self, context: Context) -> None:
+        """Its first audio is about to leave."""
+        ...
 
-    def underrun(self, context: Context, seconds: float) -> None: ...
+    def underrun(self, context: Context, seconds: float) -> None:
+        """Its listener ran dry although text was waiting."""
+        ...
 
-    def ended(self, context: Context, event: Event) -> None: ...
+    def ended(self, context: Context, event: Event) -> None:
+        """It has ended with this terminal event."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +130,11 @@ class Speech:
 class ContextRunner:
     """One context being spoken.
 
-    ``text``, ``flush`` and ``end`` return at once; ``cancel`` returns when the Cancelled event has gone out and
-    no audio can follow it. Cancelling the runner's task (``abort``) ends it without an event.
+    ``text``, ``flush`` and ``end`` return at once; ``cancel`` returns when the Cancelled event has gone out
+    and no audio can follow it. Cancelling the runner's task (``abort``) ends it without an event.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         context: Context,
         speech: Speech,
@@ -271,7 +291,12 @@ class ContextRunner:
             self.context.force()
         elif self.context.held and quiet >= options.hold_s:
             self.context.release()
-        if self._admitted and not self.context.has_work and quiet >= IDLE_RELEASE_S and self.playback.lead() <= 0:
+        if (
+            self._admitted
+            and not self.context.has_work
+            and quiet >= IDLE_RELEASE_S
+            and self.playback.lead() <= 0
+        ):
             self._leave()
 
     async def _enter(self) -> None:
@@ -339,7 +364,7 @@ class ContextRunner:
             deadline=self._speech.clock() + self.playback.lead(),
         )
 
-    async def _chunks(self, request: SpeechRequest) -> AsyncIterator[SpeechChunk]:
+    async def _chunks(self, request: SpeechRequest) -> AsyncGenerator[SpeechChunk, None]:
         """The segment's audio, from the phrase cache or the engine; engine time is what we waited for it."""
         stats, clock = self.context.stats, self._speech.clock
         phrases = self._phrases if self.options.cache else None
@@ -350,13 +375,14 @@ class ContextRunner:
                 yield chunk
             return
         kept: list[SpeechChunk] = []
-        async with aclosing(self._speech.speaker.speak(self._stream_id, request)) as chunks:  # type: ignore[type-var]
+        async with aclosing(self._speech.speaker.speak(self._stream_id, request)) as chunks:
             while True:
                 asked = clock()
-                chunk = await anext(chunks, None)
-                stats.engine_s += clock() - asked
-                if chunk is None:
+                try:
+                    chunk = await anext(chunks)
+                except StopAsyncIteration:
                     break
+                stats.engine_s += clock() - asked
                 stats.audio_s += len(chunk.pcm) / self._speech.info.native_rate
                 if phrases is not None:
                     kept.append(chunk)
@@ -393,5 +419,6 @@ class ContextRunner:
             await self._sink(event)
 
     async def _pace(self) -> None:
-        while (over := self.playback.lead() - self.options.run_ahead_s) > 0:
+        # Looked at again at least every 250 ms: the client's reports may move the clock meanwhile.
+        while (over := self.playback.lead() - self.options.run_ahead_s) > 0:  # noqa: ASYNC110
             await asyncio.sleep(min(over, 0.25))

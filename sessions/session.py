@@ -28,7 +28,8 @@ class Session(Generic[T]):
 
     Args:
         tenant: whose session it is.
-        max_contexts: contexts open at once; one more is refused alone, the session lives on (protocols.md R7).
+        max_contexts: contexts open at once; one more is refused alone and the session lives on
+            (protocols.md R7).
         reuse_ids: whether the id of an ended context may be used again.
     """
 
@@ -55,7 +56,9 @@ class Session(Generic[T]):
         if context_id in self._open or (not self._reuse and context_id in self._ended):
             raise BadRequest("this context id is in use", field="context_id")
         if len(self._open) >= self.max_contexts:
-            raise LimitExceeded(f"at most {self.max_contexts} contexts may be open on one connection", retry_after=1.0)
+            raise LimitExceeded(
+                f"at most {self.max_contexts} contexts may be open on one connection", retry_after=1.0
+            )
 
     def open(self, context_id: str, value: T) -> int:
         """Add a context; returns its index, counted from 1 and never used twice."""

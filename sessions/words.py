@@ -74,7 +74,11 @@ class WordAligner:
     def _covered(self, a: int, b: int) -> tuple[int, int]:
         """Indices ``[first, last)`` of the tokens that overlap the source range."""
         first = max(0, bisect_right(self._starts, a) - 1)
-        if first < len(self._tokens) and self._tokens[first].source_end <= a and first + 1 < len(self._tokens):
+        if (
+            first < len(self._tokens)
+            and self._tokens[first].source_end <= a
+            and first + 1 < len(self._tokens)
+        ):
             first += 1
         last = first + 1
         while last < len(self._tokens) and self._tokens[last].source_start < b:

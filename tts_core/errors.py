@@ -10,6 +10,7 @@ VoxwireError
 +-- LimitExceeded         the tenant's own limit (rate, contexts); carries retry_after
 |   +-- Busy              the gateway is full: refused at admission; carries retry_after
 +-- Draining              the gateway is shutting down and takes no new work
++-- ContextIdle           a context waited too long for text
 +-- EngineError           the engine failed
 |   +-- EngineCrashed     a worker died under the request
 |   +-- EngineTimeout     no audio within the deadline
@@ -41,7 +42,9 @@ class VoxwireError(Exception):
     code = "internal_error"
     status = 500
 
-    def __init__(self, message: str = "", *, field: str | None = None, retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str = "", *, field: str | None = None, retry_after: float | None = None
+    ) -> None:
         super().__init__(message or self.code.replace("_", " "))
         self.message = message or self.code.replace("_", " ")
         self.field = field
@@ -107,6 +110,13 @@ class Draining(VoxwireError):
 
     code = "draining"
     status = 503
+
+
+class ContextIdle(VoxwireError):
+    """An open context got no text for too long and was closed."""
+
+    code = "context_idle"
+    status = 408
 
 
 class EngineError(VoxwireError):

@@ -320,7 +320,7 @@ async def tts_bytes(request: web.Request) -> web.StreamResponse:
                 if not response.prepared:
                     await response.prepare(request)
                     if container == "wav":
-                        await response.write(wav_header(fmt.encoding.value, fmt.rate))
+                        await response.write(wav_header(fmt))
                 await response.write(event.data)
     await response.write_eof()
     return response
@@ -389,7 +389,9 @@ async def voices(request: web.Request) -> web.Response:
     start = ids.index(after) + 1 if after in ids else 0
     page = [_voice_entry(services, i) for i in range(start, min(start + limit, len(ids)))]
     more = start + limit < len(ids)
-    return web.json_response({"data": page, "has_more": more, "next_page": ids[start + limit - 1] if more else None})
+    return web.json_response(
+        {"data": page, "has_more": more, "next_page": ids[start + limit - 1] if more else None}
+    )
 
 
 async def voice(request: web.Request) -> web.Response:

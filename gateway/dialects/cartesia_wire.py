@@ -1,7 +1,8 @@
 """The Cartesia protocol without I/O: requests read and checked, events worded.
 
-Sources: the vendor's API reference and what unmodified clients send (protocols.md 0 and 1.3). Every message to
-the client carries ``context_id``, errors too, and no ``type`` that clients do not know: pipecat indexes the key.
+Sources: the vendor's API reference and what unmodified clients send (protocols.md 0 and 1.3). Every message
+to the client carries ``context_id``, errors too, and no ``type`` that clients do not know: pipecat indexes
+the key.
 """
 
 from __future__ import annotations
@@ -141,13 +142,12 @@ def options_of(
     _check_language(request.language, languages)
     delay = request.max_buffer_delay_ms
     if delay is not None and not 0 <= delay <= MAX_BUFFER_MS:
-        raise BadRequest(f"max_buffer_delay_ms must be from 0 to {MAX_BUFFER_MS}", field="max_buffer_delay_ms")
+        raise BadRequest(
+            f"max_buffer_delay_ms must be from 0 to {MAX_BUFFER_MS}", field="max_buffer_delay_ms"
+        )
     delay = DEFAULT_BUFFER_MS if delay is None else delay
-    if final:
-        mode = TextMode.FINAL
-    else:
-        # Buffering off: each message is a unit of its own and neighbours get a separator; on: joined verbatim.
-        mode = TextMode.SEGMENT if delay == 0 else TextMode.DELTA
+    # Buffering off: each message is a unit and neighbours get a separator; on: joined verbatim.
+    mode = TextMode.FINAL if final else TextMode.SEGMENT if delay == 0 else TextMode.DELTA
     return replace(
         base,
         voice=voice,

@@ -117,7 +117,9 @@ async def _resume(
 async def _refuse(socket: Socket, error: VoxwireError) -> None:
     try:
         await socket.send(
-            m.encode(m.ErrorMessage(error.code, error.message, field=error.field, retry_after=error.retry_after)).decode()
+            m.encode(
+                m.ErrorMessage(error.code, error.message, field=error.field, retry_after=error.retry_after)
+            ).decode()
         )
     except LegClosed:
         return

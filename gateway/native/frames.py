@@ -46,7 +46,9 @@ class Frame:
     payload: bytes
 
 
-def pack(kind: Kind, flags: Flags, index: int, seq: int, start: int, payload: bytes) -> bytes:
+def pack(  # noqa: PLR0917 - in the order of the header
+    kind: Kind, flags: Flags, index: int, seq: int, start: int, payload: bytes
+) -> bytes:
     """Encode a frame."""
     return _HEADER.pack(kind, flags, 0, index, seq & 0xFFFFFFFF, start) + payload
 

@@ -13,7 +13,9 @@ from msgspec import Meta, Struct
 
 VERSION = 1
 
-ContextId = Annotated[str, Meta(min_length=1, max_length=256, description="chosen by the client, unique per session")]
+ContextId = Annotated[
+    str, Meta(min_length=1, max_length=256, description="chosen by the client, unique per session")
+]
 Text = Annotated[str, Meta(max_length=50_000)]
 EncodingName = Literal["pcm_s16le", "pcm_f32le", "mulaw", "alaw"]
 TextModeName = Literal["delta", "segment", "final"]

@@ -1,8 +1,8 @@
 """Messages of one session, kept for a while so that a dropped connection loses none.
 
 Every message has a number by its order: the client counts what it receives and, when it comes back, says how
-many it has; the rest is sent again. While nobody is attached messages are kept up to a limit in bytes, then the
-senders wait.
+many it has; the rest is sent again. While nobody is attached messages are kept up to a limit in bytes, then
+the senders wait.
 """
 
 from __future__ import annotations

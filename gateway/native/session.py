@@ -12,6 +12,8 @@ import secrets
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gateway.calls import Call, CallHub, Turn
 from gateway.speaking import Speaking
 from sessions.context import ContextOptions
@@ -186,12 +188,14 @@ class NativeSession:
     def _decode(raw: str) -> m.Incoming:
         try:
             return m.decode(raw)
-        except (m.msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             # msgspec words its errors by field path and type, without any of the client's values.
-            words = str(error) if isinstance(error, m.msgspec.ValidationError) else "the message is not valid JSON"
+            words = (
+                str(error) if isinstance(error, msgspec.ValidationError) else "the message is not valid JSON"
+            )
             raise BadRequest(words[:300]) from None
 
-    async def _act(self, message: m.Incoming) -> bool:  # noqa: PLR0912
+    async def _act(self, message: m.Incoming) -> bool:
         match message:
             case m.Open():
                 await self._open(message)
@@ -204,7 +208,9 @@ class NativeSession:
             case m.Cancel():
                 await self._cancel(message.context)
             case m.Played():
-                if (context := self.contexts.find(message.context) or self.contexts.ended(message.context)) is not None:
+                if (
+                    context := self.contexts.find(message.context) or self.contexts.ended(message.context)
+                ) is not None:
                     context.runner.playback.reported(message.sample)
             case m.Ping():
                 await self._send(m.Pong(message.id))
@@ -265,9 +271,12 @@ class NativeSession:
     def _format(self, message: m.Open, call: Call | None) -> AudioFormat:
         if call is not None:
             if message.format is not None and (
-                message.format.encoding != call.format.encoding.value or message.format.sample_rate != call.format.rate
+                message.format.encoding != call.format.encoding.value
+                or message.format.sample_rate != call.format.rate
             ):
-                raise BadRequest("a context that speaks to a call has the call's format: leave it out", field="format")
+                raise BadRequest(
+                    "a context that speaks to a call has the call's format: leave it out", field="format"
+                )
             return call.format
         asked = message.format or m.Format()
         return AudioFormat(Encoding(asked.encoding), asked.sample_rate)
@@ -339,7 +348,9 @@ class NativeSession:
                         pack(Kind.SPEECH, flags, context.index, event.seq, event.start_sample, event.data)
                     )
                 case Words():
-                    words = [m.WordTiming(w.text, w.text_start, w.text_end, w.start, w.end) for w in event.words]
+                    words = [
+                        m.WordTiming(w.text, w.text_start, w.text_end, w.start, w.end) for w in event.words
+                    ]
                     await self._send(m.WordsMessage(context.id, words))
                 case Flushed():
                     await self._send(m.FlushedMessage(context.id, event.flush_id))
@@ -451,12 +462,15 @@ def check_agent(agent: m.Agent | None, principal: Principal) -> None:
     accepted = {("mulaw", 8000), ("pcm_s16le", 8000), ("pcm_s16le", 16000)}
     if audio is not None and (audio.encoding, audio.sample_rate) not in accepted:
         raise BadRequest(
-            "caller_audio must be mulaw at 8000 Hz or pcm_s16le at 8000 or 16000 Hz", field="agent.caller_audio"
+            "caller_audio must be mulaw at 8000 Hz or pcm_s16le at 8000 or 16000 Hz",
+            field="agent.caller_audio",
         )
 
 
 def _stats(stats: ContextStats) -> m.Stats:
-    return m.Stats(**{k: round(v, 6) if isinstance(v, float) else v for k, v in asdict(stats).items()})
+    return msgspec.convert(
+        {k: round(v, 6) if isinstance(v, float) else v for k, v in asdict(stats).items()}, m.Stats
+    )
 
 
 def _heard(heard: Heard) -> m.HeardText:

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sessions.events import AudioFormat, Encoding
+from sessions.output import RAMP_MS, OutputStage
+from telephony.dsp.pcm import decode
+from tests.tone import RATE, ToneEngine
+
+
+@pytest.mark.parametrize("rate", [8000, 16000, 22050, 24000, 44100, 48000])
+@pytest.mark.parametrize("encoding", list(Encoding))
+def test_samples_count_exactly_and_bytes_are_whole_samples(rate: int, encoding: Encoding) -> None:
+    fmt = AudioFormat(encoding, rate)
+    stage = OutputStage(RATE, fmt)
+    pcm = ToneEngine.tone(100_003)
+    blocks = stage.push(pcm) + stage.finish()
+    assert sum(n for _, n in blocks) == math.ceil(len(pcm) * rate / RATE)
+    assert all(len(data) == n * fmt.width for data, n in blocks)
+
+
+def test_first_blocks_are_short() -> None:
+    stage = OutputStage(RATE, AudioFormat(Encoding.MULAW, 8000))
+    blocks = stage.push(ToneEngine.tone(RATE))
+    assert [n for _, n in blocks[:6]] == [8 * ms for ms in (*RAMP_MS, 100, 100)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 9000), min_size=1, max_size=12), st.sampled_from([8000, 22050, 24000]))
+def test_any_pieces_give_the_same_audio(pieces: list[int], rate: int) -> None:
+    pcm = ToneEngine.tone(sum(pieces))
+    whole = OutputStage(RATE, AudioFormat(Encoding.PCM_S16LE, rate))
+    expected = b"".join(d for d, _ in whole.push(pcm) + whole.finish())
+    stage = OutputStage(RATE, AudioFormat(Encoding.PCM_S16LE, rate))
+    got, at = [], 0
+    for n in pieces:
+        got += stage.push(pcm[at : at + n])
+        at += n
+    got += stage.finish()
+    assert b"".join(d for d, _ in got) == expected
+
+
+def test_a_flush_gives_what_is_held_and_loses_nothing() -> None:
+    stage = OutputStage(RATE, AudioFormat(Encoding.PCM_F32LE, RATE))
+    pcm = ToneEngine.tone(1000)
+    blocks = stage.push(pcm[:300]) + stage.flush() + stage.push(pcm[300:]) + stage.finish()
+    audio = np.concatenate([decode(d, "pcm_f32le") for d, _ in blocks])
+    assert np.array_equal(audio, pcm)
+    assert stage.flush() == []

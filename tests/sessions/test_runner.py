@@ -1,0 +1,430 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from sessions.context import Context, ContextOptions
+from sessions.events import (
+    TERMINAL,
+    Audio,
+    AudioFormat,
+    Cancelled,
+    Done,
+    Encoding,
+    Event,
+    Failed,
+    Flushed,
+    Words,
+)
+from sessions.playback import PlaybackClock
+from sessions.runner import IDLE_RELEASE_S, ContextRunner, Speech
+from tests import virtual
+from tests.tone import RATE, ToneEngine
+from tts_core.engine import SpeechChunk, SpeechRequest
+from tts_core.errors import Busy, EngineError, LegClosed, LimitExceeded, VoxwireError
+from tts_core.scheduler import Scheduler
+from tts_core.text.alignment import Alignment
+from tts_core.text.segment import Segment, TextMode, Utterance
+
+
+class Plain:
+    """Speaks the text as it stands."""
+
+    async def normalise(self, segment: Segment) -> Utterance:
+        spoken = segment.text if any(c.isalnum() for c in segment.text) else ""
+        return Utterance(segment, spoken, segment.alignment if spoken else Alignment(()))
+
+
+class Gate:
+    """The tenant's limits."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.entered = 0
+        self.refuse: VoxwireError | None = None
+        self.charged = 0
+
+    async def enter(self) -> None:
+        if self.refuse is not None:
+            raise self.refuse
+        self.held += 1
+        self.entered += 1
+
+    def leave(self) -> None:
+        self.held -= 1
+
+    async def charge(self, characters: int) -> None:
+        self.charged += characters
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def started(self, context: Context) -> None:
+        self.log.append("started")
+
+    def first_audio(self, context: Context) -> None:
+        self.log.append("first_audio")
+
+    def underrun(self, context: Context, seconds: float) -> None:
+        self.log.append("underrun")
+
+    def ended(self, context: Context, event: Event) -> None:
+        self.log.append(f"ended {type(event).__name__}")
+
+
+class Desk:
+    """A runner with everything around it, on a virtual loop."""
+
+    def __init__(self, engine: ToneEngine | None = None, phrases: Any = None, **options: Any) -> None:
+        options.setdefault("format", AudioFormat(Encoding.MULAW, 8000))
+        self.engine = engine or ToneEngine()
+        self.scheduler = Scheduler(self.engine, virtual.clock)
+        self.gate = Gate()
+        self.watch = Watcher()
+        self.events: list[tuple[float, Event]] = []
+        self.sink_error: VoxwireError | None = None
+        self.context = Context("c", ContextOptions(voice="tone", **options), virtual.clock)
+        speech = Speech(self.scheduler, Plain(), self.engine.info, virtual.clock, self.watch)
+        self.playback = PlaybackClock(self.context.options.format.rate, virtual.clock)
+        self.runner = ContextRunner(self.context, speech, self.sink, self.playback, self.gate, phrases)
+        self.runner.start()
+
+    async def sink(self, event: Event) -> None:
+        if self.sink_error is not None:
+            raise self.sink_error
+        self.events.append((virtual.clock(), event))
+
+    def of(self, kind: type) -> list[Any]:
+        return [e for _, e in self.events if isinstance(e, kind)]
+
+    @property
+    def audio_s(self) -> float:
+        return sum(e.samples for e in self.of(Audio)) / self.context.options.format.rate
+
+    async def end(self) -> None:
+        await asyncio.wait_for(self.runner.wait(), 3600)
+        await self.scheduler.close()
+
+
+def on_virtual(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def run() -> None:
+        virtual.run(test())
+
+    run.__name__ = test.__name__
+    return run
+
+
+@on_virtual
+async def test_speaks_text_in_order_with_words_and_exact_samples() -> None:
+    desk = Desk()
+    desk.runner.text("Hello there my friend. How are ")
+    desk.runner.text("you today?")
+    desk.runner.end()
+    await desk.end()
+    audio = desk.of(Audio)
+    assert [a.seq for a in audio] == list(range(len(audio)))
+    at = 0
+    for a in audio:
+        assert a.start_sample == at
+        assert len(a.data) == a.samples
+        at += a.samples
+    done = desk.events[-1][1]
+    assert isinstance(done, Done)
+    assert done.total_samples == at
+    words = [w for e in desk.of(Words) for w in e.words]
+    source = desk.context.source
+    assert " ".join(w.text for w in words) == "Hello there my friend. How are you today?"
+    assert all(source[w.text_start : w.text_end] == w.text for w in words)
+    assert words[-1].end <= at / 8000 + 1e-6
+    assert done.stats.segments == 2
+    assert desk.gate.held == 0
+    assert desk.engine.running == 0
+    assert desk.watch.log == ["started", "first_audio", "ended Done"]
+    assert desk.gate.charged == sum(len(t) for t in desk.engine.spoken)
+
+
+@on_virtual
+async def test_words_come_before_the_audio_they_name() -> None:
+    desk = Desk()
+    desk.runner.text("One two three four five. Six seven eight nine ten.")
+    desk.runner.end()
+    await desk.end()
+    sent = 0.0
+    known: list[Any] = []
+    for _, event in desk.events:
+        if isinstance(event, Words):
+            assert all(w.end > sent for w in event.words)
+            known += event.words
+        if isinstance(event, Audio):
+            begun = [w for w in known if w.start < (event.start_sample + event.samples) / 8000]
+            assert begun
+            sent = (event.start_sample + event.samples) / 8000
+    assert len(known) == 10
+
+
+@on_virtual
+async def test_never_runs_further_ahead_than_allowed() -> None:
+    desk = Desk(run_ahead_s=1.0)
+    desk.runner.text("word " * 60 + ".")
+    desk.runner.end()
+    await desk.end()
+    first = next(t for t, e in desk.events if isinstance(e, Audio))
+    for t, event in desk.events:
+        if isinstance(event, Audio):
+            ahead = (event.start_sample + event.samples) / 8000 - (t - first)
+            assert ahead <= 1.0 + 0.1 + 1e-6
+    assert not desk.context.stats.underruns
+
+
+@on_virtual
+async def test_cancel_is_answered_at_once_and_nothing_follows() -> None:
+    desk = Desk(run_ahead_s=2.0)
+    desk.runner.text("One two three four five six seven eight nine ten eleven twelve.")
+    desk.runner.end()
+    await asyncio.sleep(1.03)
+    before = virtual.clock()
+    event = await desk.runner.cancel()
+    assert isinstance(event, Cancelled)
+    assert virtual.clock() - before <= 0.02
+    assert desk.events[-1][1] is event
+    count = len(desk.events)
+    await asyncio.sleep(5)
+    assert len(desk.events) == count
+    assert await desk.runner.cancel() is None
+    # 0.2 s a word: five words and a little have been heard.
+    assert event.heard.text == "One two three four five"
+    assert event.heard.text + event.heard.unheard == desk.context.source
+    assert event.last_sample == sum(a.samples for a in desk.of(Audio))
+    assert desk.gate.held == 0
+    await asyncio.sleep(0)
+    assert desk.engine.running == 0
+    await desk.end()
+
+
+@on_virtual
+async def test_fifty_rapid_interruptions_leave_nothing_behind() -> None:
+    engine = ToneEngine(work_s=0.01)
+    for i in range(50):
+        desk = Desk(engine)
+        desk.runner.text("Some words to be spoken here, and then some more of them.")
+        await asyncio.sleep(0.003 * i)
+        await desk.runner.cancel()
+        assert [type(e) for _, e in desk.events if isinstance(e, TERMINAL)] == [Cancelled]
+        assert desk.gate.held == 0
+        await desk.end()
+    await asyncio.sleep(0.1)
+    assert engine.running == 0
+
+
+@on_virtual
+async def test_an_engine_error_ends_the_context_with_its_code() -> None:
+    desk = Desk()
+    desk.engine.fail = EngineError("broken")
+    desk.engine.fail_after_chunks = 2
+    desk.runner.text("One two three four five six seven.")
+    desk.runner.end()
+    await desk.end()
+    last = desk.events[-1][1]
+    assert isinstance(last, Failed)
+    assert last.error.code == "engine_error"
+    assert desk.gate.held == 0
+
+
+@pytest.mark.parametrize("error", [Busy("full", retry_after=1), LimitExceeded("too many", retry_after=2)])
+def test_a_refusal_comes_at_once_in_one_terminal_event(error: VoxwireError) -> None:
+    async def main() -> None:
+        desk = Desk()
+        desk.gate.refuse = error
+        began = virtual.clock()
+        desk.runner.text("Hello there, you.")
+        await desk.end()
+        assert virtual.clock() - began < 0.05
+        assert [type(e) for _, e in desk.events] == [Failed]
+        assert desk.of(Failed)[0].error is error
+        assert desk.gate.held == 0
+
+    virtual.run(main())
+
+
+@on_virtual
+async def test_the_scheduler_refuses_and_the_tenant_slot_goes_back() -> None:
+    desk = Desk(ToneEngine(xrt=0.5))
+    desk.runner.text("Hello there, you.")
+    await desk.end()
+    assert desk.of(Failed)[0].error.code == "busy"
+    assert desk.gate.held == 0
+
+
+@on_virtual
+async def test_unspeakable_text_is_a_short_silence_and_a_normal_end() -> None:
+    for text in ("...", " ", "?!"):
+        desk = Desk()
+        desk.runner.text(text)
+        desk.runner.end()
+        await desk.end()
+        assert isinstance(desk.events[-1][1], Done), text
+        assert 0.02 <= desk.audio_s <= 0.06
+        assert set(b"".join(a.data for a in desk.of(Audio))) <= {0xFF, 0x7F}
+
+
+@on_virtual
+async def test_no_text_at_all_ends_without_audio() -> None:
+    desk = Desk()
+    desk.runner.end()
+    await desk.end()
+    assert [type(e) for _, e in desk.events] == [Done]
+
+
+@on_virtual
+async def test_flushed_comes_after_all_audio_before_it() -> None:
+    desk = Desk(text=ContextOptions().with_mode(TextMode.SEGMENT).text)
+    desk.runner.text("First part here.")
+    desk.runner.flush(7)
+    desk.runner.text("Second part here.")
+    desk.runner.end()
+    await desk.end()
+    order = [e for _, e in desk.events if isinstance(e, Audio | Flushed)]
+    mark = next(i for i, e in enumerate(order) if isinstance(e, Flushed))
+    assert {a.segment for a in order[:mark]} == {1}
+    assert {a.segment for a in order[mark + 1 :]} == {2}
+    assert order[mark].flush_id == 7
+
+
+@on_virtual
+async def test_held_text_is_spoken_when_the_client_pauses() -> None:
+    desk = Desk(max_buffer_delay_s=2.0)
+    desk.runner.text("Let me look that up for you")
+    await asyncio.sleep(1.9)
+    assert not desk.of(Audio)
+    await asyncio.sleep(0.3)
+    assert desk.of(Audio)
+    assert desk.engine.spoken == ["Let me look that up for you"]
+    desk.runner.end()
+    await desk.end()
+
+
+@on_virtual
+async def test_a_waiting_context_gives_its_slot_back_and_takes_it_again() -> None:
+    desk = Desk()
+    desk.runner.text("Hello there. ")
+    desk.runner.flush()
+    await asyncio.sleep(0.1)
+    assert desk.gate.held == 1
+    await asyncio.sleep(desk.audio_s + IDLE_RELEASE_S + 1)
+    assert desk.gate.held == 0
+    assert not desk.context.terminal
+    desk.runner.text("And again.")
+    desk.runner.end()
+    await desk.end()
+    assert desk.gate.entered == 2
+    assert isinstance(desk.events[-1][1], Done)
+
+
+@on_virtual
+async def test_an_idle_context_ends_with_an_error() -> None:
+    desk = Desk(idle_s=60.0)
+    desk.runner.text("Hello there. ")
+    await desk.end()
+    assert desk.of(Failed)[0].error.code == "context_idle"
+
+
+@on_virtual
+async def test_a_gone_listener_ends_it_without_noise() -> None:
+    desk = Desk()
+    desk.runner.text("Hello there, my friend.")
+    desk.sink_error = LegClosed("gone")
+    await desk.end()
+    assert desk.events == []
+    assert desk.watch.log[-1] == "ended Cancelled"
+    assert desk.gate.held == 0
+
+
+@on_virtual
+async def test_an_underrun_is_counted_when_text_was_waiting() -> None:
+    desk = Desk(ToneEngine(work_s=0.5))  # 0.5 s of work for 0.2 s of audio
+    desk.runner.text("Hello there friend. And then some more text.")
+    desk.runner.end()
+    await desk.end()
+    stats = desk.context.stats
+    assert stats.underruns >= 1
+    assert stats.underrun_s > 1.0
+    assert stats.rtf > 1.0
+    assert "underrun" in desk.watch.log
+
+
+@on_virtual
+async def test_a_slow_client_is_no_underrun() -> None:
+    desk = Desk()
+    desk.runner.text("Hello there friend. ")
+    desk.runner.flush()
+    await asyncio.sleep(10)
+    desk.runner.text("More text now.")
+    desk.runner.end()
+    await desk.end()
+    assert desk.context.stats.underruns == 0
+
+
+@on_virtual
+async def test_stats_tell_first_audio_and_leading_silence() -> None:
+    desk = Desk(ToneEngine(work_s=0.02), lead_in_ms=100)
+    await asyncio.sleep(1)
+    desk.runner.text("One two three four. ")
+    desk.runner.end()
+    await desk.end()
+    stats = desk.context.stats
+    assert stats.first_segment == 0
+    assert 0.0 <= stats.first_audio <= 0.08
+    assert 0.1 <= stats.leading_silence <= 0.11
+    assert stats.audio_s == pytest.approx(0.8)
+
+
+class Cache:
+    """A phrase cache in a dict."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, tuple[SpeechChunk, ...]] = {}
+
+    async def get(self, request: SpeechRequest) -> tuple[SpeechChunk, ...] | None:
+        return self.kept.get(request.text)
+
+    async def put(self, request: SpeechRequest, chunks: tuple[SpeechChunk, ...]) -> None:
+        self.kept[request.text] = chunks
+
+
+@on_virtual
+async def test_a_cached_phrase_costs_the_engine_nothing_and_sounds_the_same() -> None:
+    cache = Cache()
+    said = []
+    engine = ToneEngine()
+    for _ in range(2):
+        desk = Desk(engine, cache, cache=True)
+        desk.runner.text("Welcome to Voxwire. How may I help?")
+        desk.runner.end()
+        await desk.end()
+        await asyncio.sleep(0)
+        said.append((b"".join(a.data for a in desk.of(Audio)), [e.words for e in desk.of(Words)]))
+    assert said[0] == said[1]
+    assert len(engine.spoken) == 2
+    assert desk.context.stats.cached_segments == 2
+    uncached = Desk(engine, cache)
+    uncached.runner.text("Welcome to Voxwire.")
+    uncached.runner.end()
+    await uncached.end()
+    assert uncached.context.stats.cached_segments == 0
+
+
+@on_virtual
+async def test_volume_never_clips_hard() -> None:
+    desk = Desk(volume=2.0, format=AudioFormat(Encoding.PCM_F32LE, RATE))
+    desk.runner.text("Loud words here.")
+    desk.runner.end()
+    await desk.end()
+    import numpy as np
+
+    audio = np.frombuffer(b"".join(a.data for a in desk.of(Audio)), np.float32)
+    assert 0.45 < np.abs(audio).max() < 1.0
