@@ -20,7 +20,7 @@ from typing import Any
 from aiohttp import WSCloseCode, hdrs, web
 from aiohttp.abc import AbstractAccessLogger
 
-from gateway import health, logs, startup
+from gateway import access, health, logs, startup
 from gateway.loopwatch import LoopWatch
 from gateway.services import SERVICES, Services, services_of
 from gateway.settings import Settings
@@ -76,7 +76,7 @@ def create_app(
     app[SERVICES] = services
     app.on_response_prepare.append(_headers)
     app.cleanup_ctx.append(_life(services, warm))
-    app.router.add_routes(health.routes(services))
+    app.router.add_routes([*health.routes(services), *access.routes(services)])
     for name in ROUTE_MODULES:
         if _there(name):
             app.router.add_routes(import_module(name).routes(services))

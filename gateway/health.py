@@ -1,4 +1,4 @@
-"""Routes for operators and for starting up a client: health, metrics, limits, voices, browser tokens.
+"""Routes for operators: is it alive, is it ready, and what it measures.
 
 ``/healthz`` answers while the process can answer. ``/readyz`` says whether new work is taken: 200 or 503, and
 why. A lost store is "degraded" and still 200: calls go on without it, and taking every gateway out of
@@ -26,8 +26,6 @@ def readiness(services: Services) -> tuple[bool, dict[str, Any]]:
     if capacity.alive < 1:
         reasons.append("engine has no live worker")
     store = services.store.state
-    if not store.healthy:
-        services.metrics.store_up.set(0)
     ready = not reasons
     body = {
         "ready": ready,
@@ -71,24 +69,10 @@ async def metrics(request: web.Request) -> web.Response:
     return web.Response(body=services.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
-async def voices(request: web.Request) -> web.Response:
-    """The voices this key may use."""
-    services = services_of(request)
-    await authenticate(request, scope=None)
-    info = services.engine.info
-    listed = [
-        {"id": v.id, "name": v.name, "language": v.language, "gender": v.gender, "description": v.description}
-        for v in info.voices
-    ]
-    default = services.settings.default_voice or (info.voices[0].id if info.voices else "")
-    return web.json_response({"voices": listed, "default": default})
-
-
 def routes(services: Services) -> list[web.RouteDef]:
     """The routes of this module."""
     return [
         web.get("/healthz", healthz),
         web.get("/readyz", readyz),
         web.get("/metrics", metrics),
-        web.get("/v1/voices", voices),
     ]

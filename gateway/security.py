@@ -19,12 +19,12 @@ from aiohttp import hdrs, web
 
 from gateway.services import services_of
 from gateway.settings import Settings, is_loopback
-from sessions.principal import Principal, Scope
+from sessions.principal import Kind, Principal, Scope
 from tts_core.errors import Forbidden, Unauthorised
 
 if TYPE_CHECKING:
     from sessions.keys import KeyRing
-    from sessions.tokens import Tokens
+    from sessions.tokens import BrowserTokens
 
 X_API_KEY = "x-api-key"
 BEARER = "bearer"
@@ -73,7 +73,7 @@ class Guard:
         self,
         settings: Settings,
         keyring: KeyRing,
-        tokens: Tokens,
+        tokens: BrowserTokens,
         local: Principal | None,
         local_key: str = "",
     ) -> None:
@@ -88,8 +88,13 @@ class Guard:
 
     @property
     def local_mode(self) -> bool:
-        """Whether any key is taken from this machine; ends with the first key that is made."""
-        return self._local is not None and len(self._keyring) == 0
+        """Whether any key is taken from this machine.
+
+        Ends for good with the first key that is made: it must not come back when that one is revoked.
+        """
+        if self._local is None or len(self._keyring):
+            return False
+        return all(info.kind == Kind.LOCAL for info in self._keyring.list())
 
     # -- Host and Origin --------------------------------------------------------------------------------
 

@@ -9,10 +9,10 @@ process may stop is wrapped in ``in_flight.one()``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +24,21 @@ from tts_core.engine import Engine
 from tts_core.errors import Draining, VoxwireError
 
 if TYPE_CHECKING:
+    from sessions.phrases import PhraseCache
+
     from gateway.calls import CallHub
     from gateway.native.session import NativeSession
     from gateway.security import Guard
     from gateway.sockets import Socket
     from gateway.speaking import Speaking
+    from sessions.keys import KeyRing
+    from sessions.limits import ContextGate, RateLimiter
+    from sessions.store import Store
+    from sessions.tokens import BrowserTokens
+    from sessions.voices import VoiceStore
     from telephony.wheel import TimerWheel
+    from tts_core.scheduler import Scheduler
+    from tts_core.text.normaliser import Normaliser
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +66,7 @@ class InFlight:
         else:
             self._idle.set()
 
-    @contextmanager
+    @contextlib.contextmanager
     def one(self) -> Iterator[None]:
         """Hold the gateway open for the block."""
         self.add(1)
@@ -84,14 +93,15 @@ class Services:
     sockets: set[Socket] = field(default_factory=set)
     error_shapes: dict[str, ErrorShape] = field(default_factory=dict)
 
-    store: Any = None
-    keyring: Any = None
-    tokens: Any = None
-    limits: Any = None
-    voices: Any = None
-    phrases: Any = None
-    scheduler: Any = None
-    normaliser: Any = None
+    scheduler: Scheduler = field(init=False)
+    normaliser: Normaliser = field(init=False)
+    store: Store = field(init=False)
+    keyring: KeyRing = field(init=False)
+    tokens: BrowserTokens = field(init=False)
+    limits: ContextGate = field(init=False)
+    rates: RateLimiter = field(init=False)
+    voices: VoiceStore = field(init=False)
+    phrases: PhraseCache | None = None
     guard: Guard = field(init=False)
 
     speaking: Speaking = field(init=False)
@@ -99,6 +109,7 @@ class Services:
     wheel: TimerWheel = field(init=False)
     native_sessions: dict[str, NativeSession] = field(default_factory=dict)
 
+    closing: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def refuse_if_draining(self) -> None:

@@ -13,14 +13,18 @@ from gateway.services import Services
 from gateway.settings import Settings
 from gateway.speaking import Speaking
 from sessions.keys import KeyRing
+from sessions.limits import ContextGate, RateLimiter
 from sessions.principal import Principal
 from sessions.secret import DeploymentSecret
-from sessions.store import open_store
+from sessions.store import Store, open_store
+from sessions.tokens import BrowserTokens
+from sessions.voices import VoiceStore
 from telephony.wheel import TimerWheel
 from tts_core.engine import Engine
 from tts_core.errors import SettingsError
 from tts_core.registry import load_engine
 from tts_core.scheduler import Scheduler
+from tts_core.text.normaliser import Normaliser
 
 _log = logging.getLogger(__name__)
 
@@ -28,13 +32,14 @@ _log = logging.getLogger(__name__)
 def build(
     settings: Settings, *, engine: Engine | None = None, clock: Callable[[], float] = time.monotonic
 ) -> Services:
-    """Make the container; nothing runs yet. Raises SettingsError."""
+    """Make the container with what needs no start. Raises SettingsError."""
     engine = engine or make_engine(settings)
     services = Services(settings=settings, engine=engine, clock=clock)
     services.speaking = Speaking(services)
     services.calls = CallHub(services)
     services.wheel = TimerWheel(clock)
     services.scheduler = Scheduler(engine, clock, settings.max_contexts or None)
+    services.normaliser = Normaliser()
     return services
 
 
@@ -45,19 +50,55 @@ def make_engine(settings: Settings) -> Engine:
 
 
 async def start(services: Services) -> None:
-    """Open the store and what lives in it.
+    """Start everything but the engine. Undone by ``close``, also after a failure half way.
 
     Raises SettingsError for a data folder that cannot be used, and for a bind beyond this machine without a
     key. A store that is away is no error: what needs it degrades until it is back.
     """
-    settings = services.settings
+    settings, closing = services.settings, services.closing
     secret = await asyncio.to_thread(_secret, settings)
+    services.wheel.start()
+    closing.callback(services.wheel.close)
     store = services.store = open_store(settings.redis_url or None, clock=services.clock)
     services.metrics.store_up.set(1)
     store.on_change(lambda healthy: services.metrics.store_up.set(int(healthy)))
+    closing.push_async_callback(store.close)
     await store.start()
-    source = store if settings.redis_url else settings.data_dir / "keys.json"
-    keyring = services.keyring = KeyRing(source, secret.derive("api keys"), configured=settings.api_keys)
+    keyring = await _keys(services, store, secret)
+    services.tokens = BrowserTokens(
+        secret.derive("browser tokens"),
+        audience=settings.public_origin or "voxwire",
+        store=store,
+        holder=keyring.principal,
+    )
+    local, local_key = await _local(keyring, settings) if settings.loopback and store.healthy else (None, "")
+    services.guard = Guard(settings, keyring, services.tokens, local, local_key)
+    services.rates = RateLimiter(store, clock=services.clock)
+    # Alone, a gateway has nobody to tell its counts.
+    services.limits = ContextGate(store if settings.redis_url else None, clock=services.clock)
+    closing.push_async_callback(services.limits.close)
+    await services.limits.start()
+    services.voices = VoiceStore(store, secret, clock=services.clock)
+    closing.push_async_callback(services.voices.close)
+    await services.voices.start()
+    closing.push_async_callback(services.normaliser.close)
+    services.spawn(services.normaliser.start(), name="normaliser start")  # it works meanwhile
+    _watch_engine(services)
+    if services.guard.local_mode:
+        _log.warning("local mode: only this machine is served, any API key is accepted from it")
+
+
+async def close(services: Services) -> None:
+    """Stop the engine, and everything that ``start`` began."""
+    await services.scheduler.close()
+    await services.engine.close()
+    await services.closing.aclose()
+
+
+async def _keys(services: Services, store: Store, secret: DeploymentSecret) -> KeyRing:
+    settings = services.settings
+    keyring = services.keyring = key_ring(settings, store, secret)
+    services.closing.push_async_callback(keyring.close)
     await keyring.start()
     keyring.on_revoked(services.close_sockets_of)
     if not settings.loopback and not len(keyring) and store.healthy:
@@ -65,18 +106,26 @@ async def start(services: Services) -> None:
             f"host = {settings.host!r} can be reached from other machines but no API key is set; make one "
             "with 'voxwire keys add NAME', or set VOXWIRE_API_KEYS=NAME:KEY, or keep host at 127.0.0.1"
         )
-    local, local_key = None, ""
-    if settings.loopback and store.healthy:
-        local, local_key = await _local(keyring, settings)
-    await _speech(services, secret)
-    services.guard = Guard(settings, keyring, services.tokens, local, local_key)
-    services.wheel.start()
-    if services.guard.local_mode:
-        _log.warning("local mode: only this machine is served, any API key is accepted from it")
+    return keyring
+
+
+def key_ring(settings: Settings, store: Store, secret: DeploymentSecret) -> KeyRing:
+    """The keys of this deployment: in the shared store where there is one, else in a file of data_dir."""
+    source = store if settings.redis_url else settings.data_dir / "keys.json"
+    return KeyRing(source, secret.derive("api keys"), configured=settings.api_keys)
+
+
+async def open_keys(settings: Settings) -> tuple[KeyRing, Store]:
+    """The keys for the command line, started; close both. Raises SettingsError."""
+    store = open_store(settings.redis_url or None)
+    await store.start()
+    keyring = key_ring(settings, store, _secret(settings))
+    await keyring.start()
+    return keyring, store
 
 
 async def _local(keyring: KeyRing, settings: Settings) -> tuple[Principal, str]:
-    """The generated key of this machine and who it stands for."""
+    """Who this machine is, and its generated key."""
     presented = await keyring.ensure_local_key(settings.data_dir / "local.key")
     return keyring.authenticate(presented, loopback=True), presented
 
@@ -87,16 +136,9 @@ def _secret(settings: Settings) -> DeploymentSecret:
     return DeploymentSecret.load(settings.data_dir / "secret")
 
 
-async def _speech(services: Services, secret: DeploymentSecret) -> None:
-    """Tokens, limits, voices, phrases and the normaliser."""
+def _watch_engine(services: Services) -> None:
+    def read(name: str) -> Callable[[], float]:
+        return lambda: float(getattr(services.engine.capacity(), name))
 
-
-async def close(services: Services) -> None:
-    """Stop everything that ``start`` began, and the engine; also after a start that failed half way."""
-    services.wheel.close()
-    await services.scheduler.close()
-    await services.engine.close()
-    if services.keyring is not None:
-        await services.keyring.close()
-    if services.store is not None:
-        await services.store.close()
+    for name in ("xrt", "slots", "free", "queued", "alive"):
+        services.metrics.watch_engine(name, read(name))
