@@ -4,15 +4,16 @@ Standard library only: this runs before anything is installed.
 
     python deploy/envs.py ensure NAME...   build what is missing, print each interpreter's path
     python deploy/envs.py link base|test   point this checkout's .venv at that environment
+    python deploy/envs.py size NAME        build when missing, print what it takes on disk
 
-An environment is the exact content of ``deploy/requirements/NAME.txt`` (a complete lock with hashes). It lives in
-``$VOXWIRE_CACHE/envs/NAME-HASH`` (default ``~/.cache/voxwire``), where HASH covers the lock and the interpreter, so
-a changed lock is a new folder and an old checkout keeps its own. It is built in a temporary folder beside it and
-renamed when complete; a lock file keeps two builders from doing the same work.
+An environment is the exact content of ``deploy/requirements/NAME.txt`` (a complete lock with hashes). It
+lives in ``$VOXWIRE_CACHE/envs/NAME-HASH`` (default ``~/.cache/voxwire``), where HASH covers the pins and the
+interpreter, so a changed lock is a new folder and an old checkout keeps its own. It is built in a temporary
+folder beside it and renamed when complete; a lock file keeps two builders from doing the same work.
 
-``.venv`` is thin: an empty virtual environment whose one ``.pth`` file names the shared packages and this checkout.
-The project is installed editable in it (metadata, entry points and scripts), without the network and in well under
-a second.
+``.venv`` is thin: an empty virtual environment whose one ``.pth`` file names the shared packages and this
+checkout. The project is installed editable in it (metadata, entry points and scripts), without the network
+and in well under a second.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import time
 import tomllib
 import venv
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,10 +40,10 @@ BUILD_DEADLINE_S = 900.0
 """How long one build, waiting for another builder included, may take before it counts as failed."""
 
 _MARK = "voxwire-env"
-"""File in a ``.venv`` of ours that holds the folder it points to and the environment's name."""
+"""File in a ``.venv`` of ours: what it was made from (environment, its folder, this checkout, digest)."""
 
 
-class EnvironmentError_(RuntimeError):
+class EnvError(RuntimeError):
     """An environment could not be made; the message says which, why, and what to do."""
 
 
@@ -57,11 +59,14 @@ def names() -> list[str]:
 
 
 def env_path(name: str) -> Path:
-    """Where environment ``name`` lives once built. Raises EnvironmentError_ for a name without a lock."""
+    """Where environment ``name`` lives once built. Raises EnvError for a name without a lock."""
     lock = REQUIREMENTS / f"{name}.txt"
     if not lock.is_file():
-        raise EnvironmentError_(f"no environment is called {name!r}; there are: {', '.join(names())}")
-    digest = hashlib.sha256(lock.read_bytes())
+        raise EnvError(f"no environment is called {name!r}; there are: {', '.join(names())}")
+    pins = [
+        line for line in lock.read_text(encoding="utf-8").splitlines() if not line.lstrip().startswith("#")
+    ]
+    digest = hashlib.sha256("\n".join(pins).encode())
     digest.update(f"{sys.implementation.cache_tag} {sys.platform} {platform.machine()}".encode())
     return cache_root() / "envs" / f"{name}-{digest.hexdigest()[:16]}"
 
@@ -69,14 +74,13 @@ def env_path(name: str) -> Path:
 def ensure(name: str, *, deadline_s: float = BUILD_DEADLINE_S) -> Path:
     """Interpreter of environment ``name``, built first when it is missing.
 
-    Raises EnvironmentError_ when the build fails or takes longer than ``deadline_s`` seconds. A build that is
-    killed leaves nothing that a later call would take for complete.
+    Raises EnvError when the build fails or takes longer than ``deadline_s`` seconds. A build that is killed
+    leaves nothing that a later call would take for complete.
     """
     home = env_path(name)
     python = home / "bin" / "python"
     if os.access(python, os.X_OK):
         return python
-    home.parent.mkdir(parents=True, exist_ok=True)
     give_up = time.monotonic() + deadline_s
     with _exclusive(home.parent / f"{home.name}.lock", give_up):
         if not os.access(python, os.X_OK):
@@ -86,6 +90,7 @@ def ensure(name: str, *, deadline_s: float = BUILD_DEADLINE_S) -> Path:
 
 @contextlib.contextmanager
 def _exclusive(path: Path, give_up: float) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
         while True:
             try:
@@ -93,7 +98,7 @@ def _exclusive(path: Path, give_up: float) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > give_up:
-                    raise EnvironmentError_(f"another build holds {path}; gave up waiting for it") from None
+                    raise EnvError(f"another build holds {path}; gave up waiting for it") from None
                 time.sleep(0.2)
         yield
 
@@ -109,7 +114,7 @@ def _build(name: str, home: Path, give_up: float) -> None:
     try:
         _run([sys.executable, "-m", "venv", str(temporary)], name, give_up)
         python = str(temporary / "bin" / "python")
-        # The lock is complete, so nothing is resolved; no source build may run, so what is hashed is what runs.
+        # The lock is complete, so nothing is resolved; wheels only, so that what is hashed is what runs.
         pip = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet"]
         pip += ["--no-compile", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
         _run([*pip, "--requirement", str(REQUIREMENTS / f"{name}.txt")], name, give_up)
@@ -129,7 +134,11 @@ def _build(name: str, home: Path, give_up: float) -> None:
 def _run(command: list[str], name: str, give_up: float, *, must_succeed: bool = True) -> None:
     """Run a build step; its output is shown only when it fails."""
     # A surrounding environment must not leak in: neither its packages nor its idea of a target folder.
-    inherited = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME", "PIP_TARGET"}}
+    inherited = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in {"PYTHONPATH", "PYTHONHOME", "PIP_TARGET"}
+    }
     try:
         done = subprocess.run(
             command,
@@ -142,11 +151,11 @@ def _run(command: list[str], name: str, give_up: float, *, must_succeed: bool = 
         )
     except subprocess.TimeoutExpired as late:
         tail = (late.stdout or b"").decode(errors="replace")[-2000:]
-        raise EnvironmentError_(f"the {name} environment was not built in time:\n{tail}") from late
+        raise EnvError(f"the {name} environment was not built in time:\n{tail}") from late
     if must_succeed and done.returncode != 0:
         tail = done.stdout.decode(errors="replace")[-4000:]
         hint = f"It needs Python with venv and pip and a reachable package index; this is {sys.executable}."
-        raise EnvironmentError_(f"the {name} environment could not be built:\n{tail}\n{hint}")
+        raise EnvError(f"the {name} environment could not be built:\n{tail}\n{hint}")
 
 
 def _rewrite(path: Path, old: str, new: str) -> None:
@@ -158,48 +167,61 @@ def _rewrite(path: Path, old: str, new: str) -> None:
         path.write_bytes(content.replace(old.encode(), new.encode()))
 
 
-def link(name: str, *, root: Path = ROOT) -> Path:
+def link(name: str, *, root: Path = ROOT, deadline_s: float = BUILD_DEADLINE_S) -> Path:
     """Point ``root/.venv`` at environment ``name`` (built when missing) and return its interpreter.
 
-    ``base`` on a ``.venv`` that is already linked for tests keeps the larger one. A ``.venv`` that is not ours is
-    moved aside to ``.venv-before``, never deleted. The swap is two renames, so a reader sees the old or the new.
+    ``base`` on a ``.venv`` that is already linked for tests keeps the larger one. A ``.venv`` that is not
+    ours is moved aside to ``.venv-before``, never deleted. The new one is complete before it takes the old
+    one's place.
     """
     target = root / ".venv"
-    current = _linked(target)
-    if name == "base" and current == "test":
-        name = "test"
-    shared = ensure(name).parent.parent
-    fresh = Path(tempfile.mkdtemp(prefix=".venv-", dir=root))
-    try:
-        _fill(fresh, target, shared, name, root)
-        aside = None
-        if target.is_symlink():
-            target.unlink()
-        elif target.exists():
-            aside = root / (".venv-before" if current is None else f".venv-old-{os.getpid()}")
-            if aside.exists():
-                shutil.rmtree(aside)
-            target.rename(aside)
-            if current is None:
-                print(f"The .venv that was here is now {aside.name}; delete it when you need it no more.")
-        fresh.chmod(0o755)
-        fresh.rename(target)
-        if aside is not None and current is not None:
-            shutil.rmtree(aside, ignore_errors=True)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+    deadline = time.monotonic() + deadline_s
+    here = hashlib.sha256(str(root).encode()).hexdigest()[:16]
+    with _exclusive(cache_root() / "envs" / f"link-{here}.lock", deadline):
+        was = _linked(target)
+        if name == "base" and was[:1] == ["test"]:
+            name = "test"
+        shared = ensure(name, deadline_s=deadline_s).parent.parent
+        made_by = (root / "pyproject.toml").read_bytes() + Path(__file__).read_bytes()
+        mark = [name, str(shared), str(root), hashlib.sha256(made_by).hexdigest()]
+        if was == mark:
+            (target / _MARK).touch()
+        else:
+            _relink(target, shared, root, mark, ours=bool(was))
     return target / "bin" / "python"
 
 
-def _linked(target: Path) -> str | None:
-    """Name of the environment that ``target`` points to, None when it is no ``.venv`` of ours."""
+def _relink(target: Path, shared: Path, root: Path, mark: list[str], *, ours: bool) -> None:
+    """Make ``target`` anew; what was there is kept aside unless it is ours."""
+    fresh = Path(tempfile.mkdtemp(prefix=".venv-", dir=root))
+    aside = root / (f".venv-old-{os.getpid()}" if ours else ".venv-before")
     try:
-        return (target / _MARK).read_text().splitlines()[0]
-    except (OSError, IndexError):
-        return None
+        _fill(fresh, target, shared, root)
+        (fresh / _MARK).write_text("\n".join(mark) + "\n", encoding="utf-8")
+        fresh.chmod(0o755)
+        if target.is_symlink():
+            target.unlink()
+        elif target.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+            target.rename(aside)
+            if not ours:
+                print(f"What was .venv is now {aside.name}; delete it when nothing uses it.", file=sys.stderr)
+        fresh.rename(target)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+        if ours:
+            shutil.rmtree(aside, ignore_errors=True)
 
 
-def _fill(fresh: Path, target: Path, shared: Path, name: str, root: Path) -> None:
+def _linked(target: Path) -> list[str]:
+    """What ``target`` was made from; empty when it is no ``.venv`` of ours."""
+    try:
+        return (target / _MARK).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+
+
+def _fill(fresh: Path, target: Path, shared: Path, root: Path) -> None:
     """Make the thin environment in ``fresh`` so that it is right once renamed to ``target``."""
     venv.EnvBuilder(symlinks=True, with_pip=False, clear=True).create(fresh)
     (packages,) = fresh.glob("lib/python*/site-packages")
@@ -212,20 +234,18 @@ def _fill(fresh: Path, target: Path, shared: Path, name: str, root: Path) -> Non
         twin = fresh / "bin" / script.name
         if twin.exists() or script.name.lower().startswith("activate"):
             continue
-        content = script.read_bytes()
-        if content.startswith(b"#!") and b"\0" not in content:
-            twin.write_bytes(content.replace(str(shared).encode(), str(target).encode()))
-            twin.chmod(0o755)
+        first, _, rest = script.read_bytes().partition(b"\n")
+        if first.startswith(b"#!" + str(shared).encode()):
+            _write_script(twin, target, rest.decode())
         else:
             twin.symlink_to(script)
     _install_editable(packages, fresh / "bin", target, root)
     for text in [*(fresh / "bin").iterdir(), fresh / "pyvenv.cfg"]:
         _rewrite(text, str(fresh), str(target))
-    (fresh / _MARK).write_text(f"{name}\n{shared}\n", encoding="utf-8")
 
 
 def _install_editable(packages: Path, scripts: Path, target: Path, root: Path) -> None:
-    """Write the metadata, entry points and scripts that an editable install of ``root`` has (PEP 376, PEP 610)."""
+    """Write what an editable install of ``root`` has: metadata, entry points, scripts (PEP 376, PEP 610)."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     groups: dict[str, dict[str, str]] = dict(project.get("entry-points", {}))
     groups["console_scripts"] = project.get("scripts", {})
@@ -248,36 +268,46 @@ def _install_editable(packages: Path, scripts: Path, target: Path, root: Path) -
         (info / file).write_text(content, encoding="utf-8")
     for command, entry in groups["console_scripts"].items():
         module, _, function = entry.partition(":")
-        script = scripts / command
-        script.write_text(
-            f"#!{target}/bin/python\nimport sys\n\nfrom {module} import {function}\n\nsys.exit({function}())\n",
-            encoding="utf-8",
-        )
-        script.chmod(0o755)
-    record = [str(path.relative_to(packages)) for path in info.iterdir()] + [f"{info.name}/RECORD", "_voxwire.pth"]
+        code = f"import sys\n\nfrom {module} import {function}\n\nsys.exit({function}())\n"
+        _write_script(scripts / command, target, code)
+    record = [str(path.relative_to(packages)) for path in info.iterdir()]
+    record += [f"{info.name}/RECORD", "_voxwire.pth"]
     (info / "RECORD").write_text("".join(f"{path},,\n" for path in record), encoding="utf-8")
+
+
+def _write_script(path: Path, target: Path, code: str) -> None:
+    """Write a Python script that runs in ``target``; by sh, as a #! line holds neither blanks nor much."""
+    start = f"""#!/bin/sh\n'''exec' '{target}/bin/python' "$0" "$@"\n' '''\n"""
+    path.write_text(start + code, encoding="utf-8")
+    path.chmod(0o755)
+
+
+def size(name: str) -> int:
+    """Bytes that environment ``name`` takes on disk, interpreter links, pip and compiled modules included."""
+    home = ensure(name).parent.parent
+    return sum(path.lstat().st_blocks * 512 for path in home.rglob("*"))
 
 
 def main(arguments: list[str]) -> int:
     """Command line; 0 when done, 1 when an environment failed, 2 for a wrong call."""
-    match arguments:
-        case ["ensure", *wanted] if wanted:
-            action = [lambda name=name: ensure(name) for name in wanted]
-        case ["link", ("base" | "test") as name]:
-            action = [lambda: link(name)]
-        case _:
-            print(__doc__, file=sys.stderr)
-            return 2
     try:
-        for step in action:
-            print(step())
-    except EnvironmentError_ as error:
+        match arguments:
+            case ["ensure", *wanted] if wanted:
+                with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:  # pip keeps one core busy
+                    for python in pool.map(ensure, wanted):
+                        print(python)
+            case ["link", ("base" | "test") as name]:
+                link(name)
+            case ["size", name]:
+                print(f"{name}: {size(name) / 1e6:.0f} MB")
+            case _:
+                print(__doc__, file=sys.stderr)
+                return 2
+    except EnvError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    if sys.version_info < (3, 11):
-        sys.exit(f"Voxwire needs Python 3.11 or newer; this is {sys.version.split()[0]}. Set PYTHON=python3.11 or so.")
     sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,82 @@
+# Voxwire. `make run` and `make test` are all that a fresh machine with Python 3.11 or newer needs; each sets up what it
+# needs the first time (shared between checkouts, see deploy/envs.py) and costs one stamp check from then on.
+#
+# VOXWIRE_CACHE  where the shared environments live (default ~/.cache/voxwire)
+# PYTHON         interpreter to build them with (default: the first of python3, python3.11, ... that is new enough)
+# ARGS           further arguments for voxwire serve, pytest or the benches
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.PHONY: help run setup setup-test test test-fast lint format cover bench size lock clean
+
+# $(call python,ARGUMENTS): run the first interpreter that is new enough. Looked for only when something must be built.
+python = { for p in $(PYTHON) python3 python3.11 python3.12 python3.13 python3.14; do \
+    if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then exec $$p $(1); fi; \
+  done; echo "error: Voxwire needs Python 3.11 or newer; set PYTHON to one" >&2; exit 1; }
+
+MARK := .venv/voxwire-env
+PROGRAMS := redis-server chromium ffmpeg
+CLIENTS := pipecat livekit sdk asr
+PEERS := pipecat piper wyoming
+
+# $(call link,base|test): the stamp holds while nothing that .venv was made from is newer, it was made in this folder,
+# and the environment it points to is still there.
+link = @{ mapfile -t was <$(MARK); } 2>/dev/null \
+  && [[ " $(1) test " == *" $${was[0]} "* && -x $${was[1]}/bin/python && $${was[2]} == "$(CURDIR)" \
+    && ! pyproject.toml -nt $(MARK) && ! deploy/envs.py -nt $(MARK) \
+    && ! deploy/requirements/$${was[0]}.txt -nt $(MARK) ]] \
+  || $(call python,deploy/envs.py link $(1))
+
+help: ## say what each target does
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## set up what is missing and start the gateway (VOXWIRE_PORT, default 8080)
+	$(call link,base)
+	@exec .venv/bin/voxwire serve $(ARGS)
+
+setup: ## set up the gateway without starting it
+	$(call link,base)
+
+setup-test: ## set up everything the tests need, the Debian packages too
+	$(call link,test)
+	@deploy/debian-packages $(PROGRAMS)
+	@.venv/bin/python -m tests.envs $(CLIENTS) >/dev/null
+
+test: setup-test ## run every test
+	.venv/bin/python -m pytest -v --durations=10 $(ARGS)
+
+test-fast: setup-test ## run the tests that take seconds (under 5 minutes in all)
+	.venv/bin/python -m pytest -m "not slow" $(ARGS)
+
+lint: ## style, types (strict) and the directions of imports
+	$(call link,test)
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+format: ## rewrite the sources in the common style
+	$(call link,test)
+	.venv/bin/ruff check --fix
+	.venv/bin/ruff format
+
+cover: setup-test ## coverage of each module by its own test module alone, against its floor
+	.venv/bin/python -m tests.cover $(ARGS)
+
+bench: ## run every bench into the README's table
+	$(call link,test)
+	@.venv/bin/python -m tests.envs $(PEERS) >/dev/null
+	.venv/bin/python -m tests.bench all --readme $(ARGS)
+
+size: ## print what the base install takes on disk
+	@$(call python,deploy/envs.py size base)
+
+lock: ## write deploy/requirements/*.txt anew (ARGS=--upgrade moves the pins)
+	deploy/lock $(ARGS)
+
+clean: ## remove what was made in this checkout; the shared environments stay
+	rm -rf artifacts build dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache *.egg-info
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
+	if [ -f $(MARK) ]; then rm -rf .venv; fi
