@@ -118,6 +118,7 @@ class KeyRing:
         source: a path (JSON file of mode 0600), the shared store, or None for configured keys alone.
         pepper: secret of the deployment under which digests are made.
         configured: ``VOXWIRE_API_KEYS``; their tenant is their name.
+        phrase_cache: whether the operator turned the phrase cache on for every key.
         wall: Unix seconds.
         poll: seconds between looks at the source.
     """
@@ -128,6 +129,7 @@ class KeyRing:
         pepper: bytes,
         *,
         configured: str = "",
+        phrase_cache: bool = False,
         wall: Wall = time.time,
         poll: float = POLL_S,
     ) -> None:
@@ -139,6 +141,7 @@ class KeyRing:
             self._table = KeyInStore(source)
             self._store = source
         self._pepper = pepper
+        self._phrase_cache = phrase_cache
         self._wall = wall
         self._poll = poll
         self._document = KeyDocument()
@@ -149,7 +152,9 @@ class KeyRing:
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: Unsubscribe | None = None
         self._opaque: dict[bytes, Principal] = {
-            self._digest(presented): Principal(name, f"configured:{name}", scopes, kind=Kind.CONFIGURED)
+            self._digest(presented): Principal(
+                name, f"configured:{name}", scopes, kind=Kind.CONFIGURED, phrase_cache=phrase_cache
+            )
             for name, (presented, scopes) in parse_configured(configured).items()
         }
 
@@ -354,9 +359,7 @@ class KeyRing:
         with contextlib.suppress(Unauthorised):
             self.authenticate(presented, loopback=True)
             return presented
-        issued = await self.create(
-            "local", name="this machine", scopes=frozenset(Scope), kind=Kind.LOCAL, phrase_cache=True
-        )
+        issued = await self.create("local", name="this machine", scopes=frozenset(Scope), kind=Kind.LOCAL)
         await asyncio.to_thread(write_private, path, issued.presented.encode() + b"\n")
         return issued.presented
 
@@ -417,7 +420,7 @@ class KeyRing:
                 limits=r.limits,
                 kind=Kind(r.kind),
                 tenant_limits=tenant.limits,
-                phrase_cache=r.phrase_cache or tenant.phrase_cache,
+                phrase_cache=self._phrase_cache or r.phrase_cache or tenant.phrase_cache,
             ),
             (bytes.fromhex(first.digest), bytes.fromhex(second.digest)),
             (_until(first), _until(second)),

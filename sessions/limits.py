@@ -208,10 +208,6 @@ class ContextGate:
             return self._tenants[tenant] + self._elsewhere("tenant", tenant)
         return self._keys[key_id or ""] + self._elsewhere("key", key_id or "")
 
-    def admission(self, principal: Principal, context_key: Hashable) -> ContextAdmission:
-        """The gate for one context, in the form that the context's runner takes."""
-        return ContextAdmission(self, principal, context_key)
-
     # Other gateways
 
     def hear(self, message: bytes) -> None:
@@ -246,25 +242,3 @@ class ContextGate:
                     await self._changed.wait()
                     # Many contexts that change together make one message.
                     await asyncio.sleep(0.02)
-
-
-class ContextAdmission:
-    """One context's way through the gate: enter when it begins to generate, leave when it stops."""
-
-    __slots__ = ("_context_key", "_gate", "_principal", "_slot")
-
-    def __init__(self, gate: ContextGate, principal: Principal, context_key: Hashable) -> None:
-        self._gate = gate
-        self._principal = principal
-        self._context_key = context_key
-        self._slot: Slot | None = None
-
-    async def enter(self) -> None:
-        """Take a slot. Raises LimitExceeded. Never waits."""
-        self._slot = self._gate.acquire(self._principal, self._context_key)
-
-    async def leave(self) -> None:
-        """Give it back; a second call does nothing."""
-        slot, self._slot = self._slot, None
-        if slot is not None:
-            slot.release()

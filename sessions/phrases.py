@@ -58,12 +58,12 @@ def pack(phrase: Phrase, name: str) -> bytes:
     The checksum (BLAKE2b-128) also covers ``name``, so that a value under another name is damage.
     """
     numbers = np.array(
-        [(w.text_start, w.text_end, w.sample_start, w.sample_end) for w in phrase.words], dtype="<u4"
+        [(w.text_start, w.text_end, w.sample_start, w.sample_end) for w in phrase.words], dtype=np.int64
     )
     body = b"".join(
         (
             _HEAD.pack(MAGIC, phrase.rate, len(phrase.pcm), len(phrase.words)),
-            numbers.tobytes(),
+            numbers.clip(0, 0xFFFF_FFFF).astype("<u4").tobytes(),
             phrase.pcm.astype("<i2", copy=False).tobytes(),
         )
     )

@@ -280,6 +280,9 @@ def test_configured_keys() -> None:
     assert ring.principal("configured:app") == p
     assert ring.principal("configured:none") is None
     assert _refused(ring, "sk_any:thing-an-sdk-send")
+    assert not p.phrase_cache
+    cached = KeyRing(None, PEPPER, configured=text, phrase_cache=True)
+    assert cached.authenticate("sk_any:thing-an-sdk-sends").phrase_cache
 
 
 @pytest.mark.parametrize(

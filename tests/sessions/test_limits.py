@@ -178,23 +178,6 @@ def test_refusal_carries_a_hint_and_frees_nothing() -> None:
     gate.acquire(caller, "b").release()
 
 
-async def test_admission_of_one_context() -> None:
-    gate = ContextGate()
-    caller = _caller(own=Limits(contexts=1))
-    a, b = gate.admission(caller, "a"), gate.admission(caller, "b")
-    await a.leave()
-    await a.enter()
-    await a.enter()
-    with pytest.raises(LimitExceeded):
-        await b.enter()
-    await b.leave()
-    assert gate.active == 1
-    await a.leave()
-    await a.leave()
-    await b.enter()
-    assert gate.active == 1
-
-
 def test_other_gateways_count_until_they_fall_silent(clock: Clock) -> None:
     here, there = ContextGate(clock=clock, node="here"), ContextGate(clock=clock, node="there")
     caller = _caller(shared=Limits(contexts=2))
