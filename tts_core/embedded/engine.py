@@ -290,10 +290,7 @@ class EmbeddedEngine:
     def _configure(self) -> wire.Configure:
         return wire.Configure(
             voices=tuple(wire.VoiceFile(v.id, str(path), v.sha256, v.british) for v, path in self._voices),
-            lead_ms=self._trim.lead_ms,
-            sentence_ms=self._trim.sentence_ms,
-            clause_ms=self._trim.clause_ms,
-            word_ms=self._trim.word_ms,
+            trim=self._trim,
             gain=self._gain,
             durations=self._durations,
         )

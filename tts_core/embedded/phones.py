@@ -8,6 +8,7 @@ sentences at abbreviations: a segment is read as a whole, so that context rules 
 from __future__ import annotations
 
 import gzip
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,12 +23,17 @@ from hibari.g2p.tagger import Tagger
 from hibari.g2p.token import Tok
 from hibari.g2p.tokenize import Tokenizer
 
+log = logging.getLogger(__name__)
+
 PAUSES = frozenset(';:,.!?—…"()“”')
 """Phoneme characters that are pauses or melody, not speech."""
 
 # The package's abbreviation table reads "no." as "number" and the like even at the end of a sentence ("I said
 # no."). These mean an abbreviation only before a number.
 _NOT_ABBREVIATED = re.compile(r"(?<!\w)((?:no|nos|vol|fig|ch|ed|eds|est|pp)|(?<=the )Sun)\.(?!\s*\d)")
+
+# Larger numbers have no name in the package's table and make it fail; they are read digit by digit.
+_HUGE = re.compile(r"\d(?:,?\d){14,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,22 @@ class Pronouncer:
 
     def words(self, text: str) -> list[SpokenWord]:
         """Words of ``text`` in order; those without any phoneme are left out."""
-        ready = normalize(_NOT_ABBREVIATED.sub(r"\1 .", text))
+        text = _HUGE.sub(lambda m: " ".join(m.group().replace(",", "")), text)
+        text = _NOT_ABBREVIATED.sub(r"\1 .", text)
+        try:
+            return self._read(normalize(text))
+        except Exception:
+            # Text of strangers: whatever its tables cannot take, the rest is still read.
+            log.warning("the pronouncer failed on a text; reading it word by word", exc_info=True)
+        out: list[SpokenWord] = []
+        for word in text.split():
+            try:
+                out.extend(self._read(word))
+            except Exception:
+                log.warning("a word was left out: the pronouncer cannot read it")
+        return out
+
+    def _read(self, ready: str) -> list[SpokenWord]:
         pairs = self._g2p.tokenizer(ready)
         if not pairs:
             return []

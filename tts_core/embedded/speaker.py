@@ -105,7 +105,7 @@ class Speaker:
             spectra = self._acoustics.run([0, *self._ids(piece.phonemes), 0], speed)
             if stop():
                 return
-            bounds = self._bounds(spectra, piece)
+            bounds = self._bounds(spectra, piece, last=i == len(pieces) - 1)
             known = marks.add(
                 self._spans(spectra, piece, bounds),
                 offset - bounds.start,
@@ -121,7 +121,7 @@ class Speaker:
         v = self._vocabulary
         return [v[c] for c in phonemes if c in v]
 
-    def _bounds(self, spectra: Spectra, piece: Piece) -> _Bounds:
+    def _bounds(self, spectra: Spectra, piece: Piece, *, last: bool) -> _Bounds:
         """Find the silence to cut: by levels, and within what the durations say can be silent."""
         frames = spectra.frames
         head, tail = frames, 0
@@ -136,15 +136,15 @@ class Speaker:
                 quiet += 1
             tail = int(spectra.starts[max(0, len(spectra.starts) - 2 - quiet)])
         levels = frame_levels(spectra, 0, head) >= AUDIBLE
-        first = int(np.argmax(levels)) if levels.any() else max(0, head - 1)
+        opens = int(np.argmax(levels)) if levels.any() else max(0, head - 1)
         levels = frame_levels(spectra, tail, frames) >= AUDIBLE
-        last = tail + (len(levels) - 1 - int(np.argmax(levels[::-1])) if levels.any() else 0)
-        last = max(last, first)
+        closes = tail + (len(levels) - 1 - int(np.argmax(levels[::-1])) if levels.any() else 0)
+        closes = max(closes, opens)
         # A frame's window is four hops wide: sound may begin well before its middle.
-        sound_start = max(0, first * HOP - 3 * HOP // 2)
-        sound_end = min(frames * HOP, (last + 1) * HOP)
+        sound_start = max(0, opens * HOP - 3 * HOP // 2)
+        sound_end = min(frames * HOP, (closes + 1) * HOP)
         start = max(0, sound_start - self._samples_in(self._trim.lead_ms))
-        end = min(frames * HOP, sound_end + self._samples_in(self._trim.tail_ms(piece.ending)))
+        end = min(frames * HOP, sound_end + self._samples_in(self._trim.after(piece.ending, last=last)))
         return _Bounds(start, sound_start, sound_end, end)
 
     @staticmethod

@@ -38,12 +38,13 @@ def frame_levels(s: Spectra, start: int, end: int) -> Floats:
     """Estimated RMS of the samples around each frame in ``[start, end)``, full scale = 1.
 
     By Parseval over the windowed frame: ``rms^2 = 2 sum |S|^2 / (N sum w^2)``. The harmonic branch counts
-    only where there are pulses; complex noise has twice the power of its envelope.
+    only where there are pulses under the window; complex noise has twice the power of its envelope.
     """
     part = slice(start, end)
     power = np.exp(2 * np.minimum(s.noise[:, part], _LOG_CEILING)) * 2
     power += np.exp(2 * np.minimum(s.free[:, part], _LOG_CEILING))
-    power += np.exp(2 * np.minimum(s.harmonic[:, part], _LOG_CEILING)) * (s.pitch[part] > _VOICED_HZ)
+    voiced = np.convolve(s.pitch > _VOICED_HZ, np.ones(_OVERLAP + 1), "same")[part] > 0
+    power += np.exp(2 * np.minimum(s.harmonic[:, part], _LOG_CEILING)) * voiced
     level: Floats = np.sqrt(2 * power.sum(axis=0) / (N_FFT * _WINDOW_POWER)).astype(np.float32)
     return level
 

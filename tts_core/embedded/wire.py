@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from ..engine import Samples
+from .trim import Trim
 
 CONTROL = 1
 AUDIO = 2
@@ -44,13 +45,10 @@ class VoiceFile(msgspec.Struct, frozen=True):
 
 
 class Configure(msgspec.Struct, tag="configure", frozen=True):
-    """First message to a worker. ``durations`` False ignores the duration tensor. Trims in milliseconds."""
+    """First message to a worker. ``durations`` False ignores the duration tensor."""
 
     voices: tuple[VoiceFile, ...]
-    lead_ms: float
-    sentence_ms: float
-    clause_ms: float
-    word_ms: float
+    trim: Trim
     gain: float
     durations: bool = True
 

@@ -155,7 +155,6 @@ def load(configure: wire.Configure) -> dict[str, Speaker]:
 
     """
     from .speaker import Speaker
-    from .trim import Trim
 
     def network(voice: wire.VoiceFile) -> Acoustics:
         from .model import Acoustics
@@ -174,14 +173,13 @@ def load(configure: wire.Configure) -> dict[str, Speaker]:
             british: Pronouncer(directory, british=british)
             for british in dict.fromkeys(v.british for v in configure.voices)
         }
-        trim = Trim(configure.lead_ms, configure.sentence_ms, configure.clause_ms, configure.word_ms)
         return {
             voice.id: Speaker(
                 voice.id,
                 net.result(),
                 pronouncers[voice.british],
                 ids,
-                trim=trim,
+                trim=configure.trim,
                 gain=configure.gain,
             )
             for voice, net in zip(configure.voices, networks, strict=True)
