@@ -196,14 +196,14 @@ class Context:
 
         A word counts as heard when its middle has been played; the text is cut after the last such word.
         """
-        at = samples / self.options.format.rate
+        rate = self.options.format.rate
         cut = 0
         for word in self._words:
-            if (word.start + word.end) / 2 > at or at <= 0:
+            if (word.start + word.end) / 2 * rate > samples + 0.5 or samples <= 0:
                 break
             cut = word.text_end
         source = self.source
-        return Heard(samples, round(at * 1000), source[:cut], source[cut:])
+        return Heard(samples, round(samples * 1000 / rate), source[:cut], source[cut:])
 
     def finish(self, total_samples: int) -> Done:
         """All is spoken: the terminal event. Raises RuntimeError if there was one before."""

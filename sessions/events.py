@@ -61,8 +61,8 @@ class ContextStats:
 
     ``queue_wait``: first segment ready until the engine took it. ``first_segment``: first text until the
     first segment was ready. ``first_audio``: first text until the first audio left. ``leading_silence``:
-    silent seconds before the first audible sample. ``rtf``: engine seconds per audio second. ``underruns`` and
-    ``underrun_s``: times the listener ran dry between segments while text was pending, and for how long.
+    silent seconds before the first audible sample. ``rtf``: engine seconds per audio second. ``underruns``
+    and ``underrun_s``: times the listener ran dry between segments while text was pending, and for how long.
     """
 
     queue_wait: float = -1.0

@@ -324,9 +324,9 @@ class ContextRunner:
             self._gap_s = SENTENCE_GAP_S if segment.ends_sentence else CLAUSE_GAP_S
         if self._seq == 0 and self.options.lead_in_ms:
             pause += self.options.lead_in_ms / 1000
+        self._segment += 1
         if pause:
             await self._silence(pause, flush=not utterance.text)
-        self._segment += 1
         if not utterance.text:
             return
         self.context.stats.segments += 1

@@ -183,7 +183,7 @@ async def test_never_runs_further_ahead_than_allowed() -> None:
 
 @on_virtual
 async def test_cancel_is_answered_at_once_and_nothing_follows() -> None:
-    desk = Desk(run_ahead_s=2.0)
+    desk = Desk(run_ahead_s=1.0)
     desk.runner.text("One two three four five six seven eight nine ten eleven twelve.")
     desk.runner.end()
     await asyncio.sleep(1.03)

@@ -32,6 +32,15 @@ class Alignment:
         self.spans = spans
         self._starts = [s.start for s in spans]
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Alignment) and self.spans == other.spans
+
+    def __hash__(self) -> int:
+        return hash(self.spans)
+
+    def __repr__(self) -> str:
+        return f"Alignment({self.spans!r})"
+
     @classmethod
     def identity(cls, length: int, source_start: int = 0) -> Self:
         """Character-by-character map of a text of ``length`` that begins at ``source_start``."""
