@@ -61,6 +61,7 @@ class _Wire:
     earliest: float
     deadline: float
     riders: list[tuple[str, int]]
+    timed: bool  # audio was still to be played when it was sent: its answer tells a time
     by_clock: bool = False
 
 
@@ -130,6 +131,7 @@ class MarkLedger:
             - _DRIFT * max(0.0, due - max(self._clock.since, due - _DRIFT_SPAN_S)),
             deadline=due + self._timeout_s,
             riders=riders,
+            timed=due > now,
             by_clock=not self.trusted,
         )
         self._wires.append(wire)
@@ -157,7 +159,7 @@ class MarkLedger:
                 for pending in self._wires:
                     pending.by_clock = True
             return []
-        self._clock.confirm(wire.at_sample, now)
+        self._clock.confirm(wire.at_sample, now, timed=wire.timed)
         events = []
         while self._wires:
             # The peer plays in order: what comes before a confirmed mark has been played too.

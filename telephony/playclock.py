@@ -6,9 +6,10 @@ Two estimates run side by side.
 With no latency assumed this is the earliest time at which a sample can be heard. The distance to its end is
 exactly what the peer has buffered plus what is on its way, whatever the latency: pacing uses it.
 
-*Estimate*: the floor, moved by confirmed marks. After an acknowledgement of position ``p`` at time ``t`` it
-reads ``p + min(t' - t, unacknowledged)``, never more than was sent (reference, telephony 4.1): heard
-positions use it.
+*Estimate*: the floor, set back by how late confirmed marks came. After the confirmation at ``t`` of position
+``p`` it reads ``p + min(t' - t, unconfirmed)``, never more than was sent (reference, telephony 4.1). A
+confirmation that waited for a stall of our own loop says less than the ones around it, so of the last three
+the soonest counts. Heard positions use it.
 
 Positions count samples of audio sent over the whole life of the leg; cut audio counts as sent.
 """
@@ -16,6 +17,7 @@ Positions count samples of audio sent over the whole life of the leg; cut audio 
 from __future__ import annotations
 
 import math
+from collections import deque
 
 __all__ = ["PlayoutClock"]
 
@@ -23,15 +25,17 @@ __all__ = ["PlayoutClock"]
 class PlayoutClock:
     """Tracks one leg at ``rate`` samples per second. Pure arithmetic; times in seconds of one clock."""
 
-    __slots__ = ("_estimate_end", "_floor_end", "_since", "_start", "rate", "sent")
+    __slots__ = ("_confirmed", "_floor_end", "_late", "_run", "_since", "_start", "rate", "sent")
 
     def __init__(self, rate: int) -> None:
         self.rate = rate
         self.sent = 0
         self._start = 0
         self._since = -math.inf
+        self._run = 0
+        self._confirmed = 0
         self._floor_end = -math.inf
-        self._estimate_end = -math.inf
+        self._late: deque[float] = deque(maxlen=3)
 
     @property
     def floor_end(self) -> float:
@@ -51,11 +55,12 @@ class PlayoutClock:
     def add(self, samples: int, now: float) -> float:
         """Count ``samples`` as sent at ``now``; return the seconds for which the peer had been dry."""
         gap = max(0.0, now - self._floor_end) if self._floor_end > -math.inf else 0.0
-        seconds = samples / self.rate
         if self._floor_end < now:
             self._since = now
-        self._floor_end = max(self._floor_end, now) + seconds
-        self._estimate_end = max(self._estimate_end, now) + seconds
+            self._run = self.sent
+            # What remains of the lateness is latency; an advance was the drift of the run that ended.
+            self._late = deque((max(0.0, late) for late in self._late), maxlen=self._late.maxlen)
+        self._floor_end = max(self._floor_end, now) + samples / self.rate
         self.sent += samples
         return gap
 
@@ -65,19 +70,26 @@ class PlayoutClock:
 
     def heard(self, now: float) -> int:
         """Position heard by ``now``; between the start of the present generation and :attr:`sent`."""
-        ahead = self._estimate_end - now
+        ahead = self._floor_end + min(self._late, default=0.0) - now
         if ahead <= 0.0:
             return self.sent
-        return max(self._start, self.sent - round(ahead * self.rate))
+        return max(self._confirmed, self.sent - round(ahead * self.rate))
 
-    def confirm(self, position: int, now: float) -> None:
-        """Take the peer's word, given at ``now``, that it has played everything up to ``position``."""
-        if position >= self._start:
-            self._estimate_end = now + (self.sent - position) / self.rate
+    def confirm(self, position: int, now: float, *, timed: bool = True) -> None:
+        """Take the peer's word, given at ``now``, that it has played everything up to ``position``.
+
+        ``timed``: it was given when that happened, and not because the peer had nothing left anyway.
+        """
+        if position <= self._start:
+            return
+        self._confirmed = max(self._confirmed, position)
+        if timed and position > self._run:
+            floor = self._floor_end - (self.sent - position) / self.rate
+            self._late.append(now - floor)
 
     def cut(self, now: float) -> int:
         """The peer's buffer was emptied at ``now``: return the position heard and start a new generation."""
         heard = self.heard(now)
-        self._start = self.sent
-        self._floor_end = self._estimate_end = -math.inf
+        self._start = self._run = self._confirmed = self.sent
+        self._floor_end = -math.inf
         return heard

@@ -21,7 +21,7 @@ from telephony.marks import MarkEvent, MarkLedger
 from telephony.playclock import PlayoutClock
 from telephony.profile import Profile
 from telephony.wheel import Clock
-from tts_core.errors import LegError
+from tts_core.errors import LegClosed, LegError
 
 __all__ = ["Playout", "PlayoutStats", "Sink"]
 
@@ -70,6 +70,7 @@ class Playout:
         clock: monotonic seconds.
         sink: the wire. An exception of the sink goes through to the caller of the method that sent.
         on_mark: told how each mark ended; called from within the method that found out.
+        on_busy: called when ticks are needed from now on (see :attr:`busy`).
 
     Positions and counts are samples at the profile's rate, over the life of the leg. Silence that the profile
     demands between utterances is not counted in them; the padding of an utterance's last frame is.
@@ -81,12 +82,14 @@ class Playout:
         clock: Clock,
         sink: Sink,
         on_mark: Callable[[MarkEvent], None] | None = None,
+        on_busy: Callable[[], None] | None = None,
     ) -> None:
         self.profile = profile
         self.stats = PlayoutStats()
         self._clock = clock
         self._sink = sink
         self._on_mark = on_mark
+        self._on_busy = on_busy
         self._buffer = bytearray()
         self._capacity = round(profile.queue_s / profile.frame_s) * profile.frame_bytes
         self._playclock = PlayoutClock(profile.rate)
@@ -101,6 +104,7 @@ class Playout:
         self._held_back = False  # whole frames waited for the lead when we last looked
         self._dry = False  # our clock, and a tick found nothing to send within the utterance
         self._tail = b""  # faded end of what was cut, sent with the next tick
+        self._closed_at: int | None = None  # position heard when the listener went
 
     @property
     def sent_samples(self) -> int:
@@ -120,6 +124,8 @@ class Playout:
     @property
     def busy(self) -> bool:
         """Whether ticks are needed: frames or marks wait, or the profile demands silence."""
+        if self._closed_at is not None:
+            return False
         if self.profile.needs_silence or self._tail or len(self._buffer) >= self.profile.frame_bytes:
             return True
         return len(self.marks) > 0
@@ -142,15 +148,17 @@ class Playout:
 
     def heard_samples(self) -> int:
         """Position heard now: the last confirmed mark and the time since; never beyond what was sent."""
-        return self.marks.heard(self._clock())
+        return self.marks.heard(self._clock()) if self._closed_at is None else self._closed_at
 
     def play(self, data: bytes) -> None:
         """Queue encoded audio, and send what the lead allows at once.
 
         Raises:
             LegError: the queue has not that much room (wait for it), the bytes end within a sample, or they
-                are a file with a header, which would be heard as noise.
+                 are a file with a header, which would be heard as noise.
+            LegClosed: after :meth:`close`.
         """
+        self._check()
         if not data:
             return
         if len(data) > self.room_bytes():
@@ -166,11 +174,13 @@ class Playout:
             data = self._faded_in(data)
         self._dry = False
         self._buffer += data
-        if not self.profile.owns_clock:
-            self._pump(self._clock())
+        self._kick()
 
     def end_utterance(self) -> None:
-        """Pad the last frame with silence and send it; being dry from here on is no underrun."""
+        """Pad the last frame with silence and send it; being dry from here on is no underrun.
+
+        Nothing happens after :meth:`close`.
+        """
         over = len(self._buffer) % self.profile.frame_bytes
         if over:
             padding = self.profile.silence[over:]
@@ -178,24 +188,27 @@ class Playout:
             self._buffer += padding
         self._open = False
         self._dry = False
-        if not self.profile.owns_clock:
-            self._pump(self._clock())
+        self._kick()
 
     def mark(self, name: str) -> None:
         """Name the end of the audio queued so far; ``on_mark`` says how the mark ended, always.
 
         The mark goes out after the frame that holds its position, so end the utterance where it ends. Raises
-        LegError when far too many wait.
+        LegError when far too many wait, LegClosed after :meth:`close`.
         """
+        self._check()
         self.marks.sent(name, self.position)
         self._send_mark(self._clock())
+        self._kick()
 
     def clear(self) -> int:
         """Cut: drop the queue, tell the peer in this same call, end all marks; return the position heard.
 
         Nothing given to :meth:`play` before is sent after, except, where we own the playout clock, a fade of
-        ``fade_ms`` so that the cut does not click. Safe to repeat.
+        ``fade_ms`` so that the cut does not click. Safe to repeat; after :meth:`close` it only tells.
         """
+        if self._closed_at is not None:
+            return self._closed_at
         now = self._clock()
         cut = bytes(self._buffer[: self.profile.frame_bytes])
         self.stats.dropped_samples += len(self._buffer) // self.profile.width
@@ -211,7 +224,20 @@ class Playout:
             if self.profile.owns_clock and cut and outstanding:
                 self._tail = self._faded_out(cut)
             self._tell(events)
+        if self._tail:
+            self._kick()
         return heard
+
+    def close(self) -> int:
+        """The listener is gone: drop everything, end all marks, send no more; return the position heard."""
+        if self._closed_at is None:
+            self.stats.dropped_samples += len(self._buffer) // self.profile.width
+            self._buffer.clear()
+            self._tail = b""
+            heard, events = self.marks.clear(self._clock())
+            self._closed_at = heard
+            self._tell(events)
+        return self._closed_at
 
     def mark_played(self, wire_name: str) -> None:
         """Take the peer's confirmation of a mark that the sink was given."""
@@ -219,12 +245,25 @@ class Playout:
 
     def tick(self, due: float, now: float, missed: int = 0) -> None:
         """Serve one period of the timer wheel, due at ``due`` and served at ``now``."""
+        if self._closed_at is not None:
+            return
         if self.profile.owns_clock:
             self._step(due, missed)
         else:
             self._pump(now)
         self._send_mark(now)
         self._tell(self.marks.expire(now))
+
+    def _check(self) -> None:
+        if self._closed_at is not None:
+            raise LegClosed("the listener is gone")
+
+    def _kick(self) -> None:
+        """Send what may go now; ask for ticks for the rest."""
+        if not self.profile.owns_clock and self._closed_at is None:
+            self._pump(self._clock())
+        if self._on_busy is not None and self.busy:
+            self._on_busy()
 
     def _pump(self, now: float) -> None:
         """Fill the peer's buffer up to the lead."""

@@ -100,7 +100,9 @@ class MediaStreamLeg:
         if (profile.encoding, profile.rate) != ("mulaw", 8000):
             raise LegError("Twilio takes mu-law at 8 kHz only")
         self.protocol = Protocol()
-        self.playout = Playout(profile, clock, _Sink(self.protocol, socket, self._finish), self._mark_ended)
+        self.playout = Playout(
+            profile, clock, _Sink(self.protocol, socket, self._finish), self._mark_ended, self._turn
+        )
         self.inbound_dropped = 0
         self._socket = socket
         self._wheel = wheel
@@ -115,7 +117,7 @@ class MediaStreamLeg:
         self._handle: Handle | None = None
         self._reader: asyncio.Task[None] | None = None
         self._names = itertools.count()
-        self._waiters: dict[str, asyncio.Future[Outcome]] = {}
+        self._waiters: dict[str, asyncio.Future[None]] = {}
         self._started: asyncio.Future[Started] | None = None
         self._wake = asyncio.Event()  # something for events(), or the end
         self._room = asyncio.Event()
@@ -163,7 +165,7 @@ class MediaStreamLeg:
         finally:
             if self._reader is not None and self._reader is not asyncio.current_task():
                 self._reader.cancel()
-                await asyncio.gather(self._reader, return_exceptions=True)
+                await asyncio.wait([self._reader])
 
     async def hangup(self) -> None:
         """Speak what is queued, then close: after the last mark, or two seconds after it was due.
@@ -196,10 +198,10 @@ class MediaStreamLeg:
 
     # -- speaking -----------------------------------------------------------------------------------------
 
-    async def play(self, data: bytes) -> bool:
-        """Queue mu-law at 8 kHz, waiting for room; return whether all of it was queued.
+    async def play(self, data: bytes) -> None:
+        """Queue mu-law at 8 kHz, waiting for room.
 
-        False means that :meth:`clear` cut it: the rest is dropped, never played after the cut. Raises
+        What a :meth:`clear` meanwhile finds waiting is dropped, never played after the cut. Raises
         LegClosed when the listener is gone. Cancelling drops what was not queued yet.
         """
         generation = self.playout.generation
@@ -210,19 +212,17 @@ class MediaStreamLeg:
             if not size:
                 self._room.clear()
                 await self._room.wait()
+                self._check()
                 if self.playout.generation != generation:
-                    return False
+                    return
                 continue
             self.playout.play(bytes(view[:size]))
             view = view[size:]
-            self._turn()
-        return True
 
     def end_utterance(self) -> None:
         """The utterance ends here: its last frame is padded. Raises LegClosed."""
         self._check()
         self.playout.end_utterance()
-        self._turn()
 
     def mark(self, name: str) -> None:
         """Name the end of what was queued; a :class:`~telephony.marks.MarkEvent` says how it ended.
@@ -231,23 +231,23 @@ class MediaStreamLeg:
         """
         self._check()
         self.playout.mark(name)
-        self._turn()
 
     def clear(self) -> int:
         """Cut now, on the wire in this loop turn; return the position heard. Works on a closed leg too."""
-        if self.closed:
-            return self.playout.heard_samples()
-        heard = self.playout.clear()
-        self._turn()
-        self._room.set()
-        return heard
+        heard = self.playout.heard_samples()
+        try:
+            return self.playout.clear()
+        except LegClosed:
+            return heard  # nothing is left to cut
+        finally:
+            self._room.set()
 
     def heard(self) -> int:
         """Position heard now; never beyond what was sent."""
         return self.playout.heard_samples()
 
-    async def drained(self) -> Outcome:
-        """End the utterance and wait until the listener has heard it; return how its last mark ended.
+    async def drained(self) -> None:
+        """End the utterance and wait until the listener has heard all of it.
 
         It returns at the latest two seconds after the audio must have been played, also when
         :meth:`clear` cuts it. Raises LegClosed when the listener hangs up first.
@@ -255,17 +255,16 @@ class MediaStreamLeg:
         self._check()
         self.playout.end_utterance()
         name = f"~drained.{next(self._names)}"
-        waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[name] = waiter
         profile = self.playout.profile
         limit = self.playout.queued_s() + self.playout.lead_s() + profile.mark_timeout_s + profile.mark_gap_s
         try:
             self.playout.mark(name)
-            self._turn()
             async with asyncio.timeout(limit + _SLACK_S):
-                return await waiter
+                await waiter
         except TimeoutError:
-            return Outcome.TIMED_OUT
+            logger.error("media stream: a mark was not ended by its deadline")
         finally:
             self._waiters.pop(name, None)
 
@@ -350,7 +349,6 @@ class MediaStreamLeg:
             # With nothing buffered a two-way stream answers at once; a one-way stream never does.
             self._media_after_probe = 0
             self.playout.mark(_PROBE)
-            self._turn()
 
     def _queue_media(self, media: Media) -> None:
         if self._media_after_probe >= 0:
@@ -379,7 +377,7 @@ class MediaStreamLeg:
         waiter = self._waiters.pop(event.name, None)
         if waiter is not None:
             if not waiter.done():
-                waiter.set_result(event.outcome)
+                waiter.set_result(None)
             return
         if event.outcome is Outcome.TIMED_OUT and not self.playout.marks.answered and not self._deaf:
             self._deaf = True
@@ -412,5 +410,6 @@ class MediaStreamLeg:
                     error if isinstance(error, LegClosed) else LegClosed("the leg was refused")
                 )
         self._waiters.clear()
+        self.playout.close()
         self._wake.set()
         self._room.set()

@@ -198,10 +198,8 @@ class Protocol:
         if message.protocol != "Call":
             raise PeerViolation("the peer speaks another protocol than Call")
         events: list[Event] = []
-        if self.started is not None:
-            events = self._warn("order", "connected came after start")
         if message.version.split(".")[0] != "1":
-            events += self._warn("version", "the peer speaks another version of the protocol than 1")
+            events = self._warn("version", "the peer speaks another version of the protocol than 1")
         self.connected = True
         return [*events, Connected(message.version)]
 
