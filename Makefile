@@ -17,7 +17,7 @@ python = { for p in $(PYTHON) python3 python3.11 python3.12 python3.13 python3.1
   done; echo "error: Voxwire needs Python 3.11 or newer; set PYTHON to one" >&2; exit 1; }
 
 MARK := .venv/voxwire-env
-PROGRAMS := redis-server chromium ffmpeg
+PROGRAMS := redis-server chromium ffmpeg systemd-analyze:systemd
 CLIENTS := pipecat livekit sdk asr
 PEERS := pipecat piper wyoming
 
