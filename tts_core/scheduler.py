@@ -291,13 +291,17 @@ class Scheduler:
     def _predicted_wait(self) -> float:
         """Seconds until a segment that comes now, due at once, would be started.
 
-        Ahead of it are those running, those waiting that fall due within the longest wait we accept, and
-        one for every admitted stream that has not asked yet.
+        Ahead of it are those running, those waiting that fall due within the longest wait we accept (of those
+        without a deadline only the head of each stream), and one for every admitted stream that has not asked
+        yet.
         """
         horizon = self._clock() + self._max_wait_s
         ahead = len(self._running) + sum(1 for s in self._streams.values() if s.requests == 0)
         for lane in self._lanes.values():
-            ahead += sum(1 for job in lane.waiting if self._due(job) <= horizon)
+            for i, job in enumerate(lane.waiting):
+                if self._due(job) > horizon or (i and job.request.deadline is None):
+                    break
+                ahead += 1
         slots = self._slots()
         return max(0, ahead - slots + 1) * self._service_s / slots
 
@@ -426,7 +430,10 @@ class Scheduler:
         job.fail(EngineTimeout("the engine had no time for this segment"))
 
     def _finish(self, job: _Job) -> None:
-        self._running.discard(job)
+        """Free the job's slot, once."""
+        if job not in self._running:
+            return
+        self._running.remove(job)
         lane = self._lanes.get(job.stream_id)
         if lane is not None:
             lane.running -= 1
@@ -440,7 +447,7 @@ class Scheduler:
             if job.error is None:
                 self._aborted += 1
             self._unqueue(job)
-        elif not job.task.done():
+        elif job in self._running:
             self._aborted += 1
             job.task.cancel()
         job.chunks.clear()
@@ -460,6 +467,7 @@ class Scheduler:
                 if chunk.last:
                     self._finished += 1
                     self._service_s += _SMOOTH * (self._clock() - started - self._service_s)
+                    self._finish(job)
                     return
                 await job.room(self._buffer)
         except TimeoutError:

@@ -49,7 +49,17 @@ _DECAY = 0.9
 class _Job:
     """One request: waiting, at a worker, or over."""
 
-    __slots__ = ("_changed", "cancelled", "chunks", "delivered", "error", "request", "retried", "running")
+    __slots__ = (
+        "_changed",
+        "cancelled",
+        "chunks",
+        "delivered",
+        "ended",
+        "error",
+        "request",
+        "retried",
+        "running",
+    )
 
     def __init__(self, request: SpeechRequest) -> None:
         self.request = request
@@ -59,10 +69,12 @@ class _Job:
         self.retried = False
         self.cancelled = False
         self.running = False
+        self.ended = False
         self._changed = asyncio.Event()
 
     def put(self, chunk: SpeechChunk) -> None:
         self.chunks.append(chunk)
+        self.ended = chunk.last
         self._changed.set()
 
     def fail(self, error: EngineError) -> None:
@@ -260,6 +272,8 @@ class EmbeddedEngine:
             return
         job.cancelled = True
         job.chunks.clear()
+        if job.ended:
+            return
         if not job.running:
             before = len(self._waiting)
             self._waiting = [entry for entry in self._waiting if entry[2] is not job]

@@ -51,7 +51,7 @@ def main(fd: int) -> None:
         try:
             Worker(sock).run()
         except (EOFError, OSError):
-            pass
+            log.debug("the engine is gone")
     os._exit(0)
 
 
@@ -116,7 +116,7 @@ class Worker:
                 held = held or Block(wire.NO_SAMPLES, ())
                 self._send(wire.Audio(request.id, at, True, held.marks, held.pcm))
                 at += len(held.pcm)
-        except (OSError, EOFError):
+        except (OSError, EOFError, wire.WireError):
             raise
         except Exception:
             log.exception("request failed")
