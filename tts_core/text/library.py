@@ -1,8 +1,8 @@
 """A general normaliser (wetext) in a helper process, for the little that the pre-pass leaves open.
 
-One call costs 2-15 ms and holds the interpreter lock, so it never runs on the event loop's process. The helper reads
-one JSON line per request and writes one per answer, in order. A full queue, a late answer or a dead helper means "no
-answer": the caller has its own reading.
+One call costs 2-15 ms and holds the interpreter lock, so it never runs on the event loop's process. The
+helper reads one JSON line per request and writes one per answer, in order. A full queue, a late answer or a
+dead helper means "no answer": the caller has its own reading.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Library:
         return self._process is not None and self._process.returncode is None and self._reader is not None
 
     async def start(self) -> None:
-        """Start the helper and wait until it has loaded (at most 20 s). A failure leaves the library absent."""
+        """Start the helper and wait until it has loaded (20 s at most). OSError, TimeoutError on failure."""
         self._closed = False
         if self.alive:
             return
@@ -88,15 +88,15 @@ class Library:
             await asyncio.gather(starting, return_exceptions=True)
         process, self._process = self._process, None
         reader, self._reader = self._reader, None
-        if process is not None:
-            await _end(process)
         if reader is not None:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
+        if process is not None:
+            await _end(process)
         self._fail_waiting()
 
     async def read(self, text: str) -> str | None:
-        """The library's spoken form of ``text`` (at most 80 characters), or None (no answer, or a bad one)."""
+        """The spoken form of ``text`` (80 characters at most), or None (no answer, or a bad one)."""
         if text in self._cache:
             self._cache.move_to_end(text)
             return self._cache[text]
@@ -145,7 +145,8 @@ class Library:
         finally:
             if self._process is process:
                 self._process, self._reader = None, None
-            self._fail_waiting()
+                self._fail_waiting()
+                await _end(process)
 
     def _fail_waiting(self) -> None:
         while self._waiting:
@@ -157,4 +158,4 @@ class Library:
 async def _end(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         process.kill()
-    await process.wait()
+    await process.communicate()  # closes the pipes as well

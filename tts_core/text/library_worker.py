@@ -19,7 +19,8 @@ def main() -> int:
         answer: str | None
         try:
             answer = str(normalizer.normalize(json.loads(line)))
-        except (RuntimeError, ValueError):  # "no normalization path" and the like
+        # "No normalization path", or an empty path that its parser asserts against.
+        except (RuntimeError, ValueError, LookupError, AssertionError):
             answer = None
         out.write(json.dumps(answer) + "\n")
         out.flush()

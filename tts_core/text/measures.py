@@ -3,57 +3,23 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from .claims import DASH, NUM, Claim, Rule, alternatives, rule
-from .numerals import cardinal, code, letters, number, ordinal, spoken_digits
+from .numerals import cardinal, code, letters, number, ordinal, pairs, spoken_digits
 
-UNITS: dict[str, tuple[str, str]] = {
-    "km": ("kilometer", "kilometers"), "m": ("meter", "meters"), "cm": ("centimeter", "centimeters"),
-    "mm": ("millimeter", "millimeters"), "nm": ("nanometer", "nanometers"), "µm": ("micrometer", "micrometers"),
-    "mi": ("mile", "miles"), "yd": ("yard", "yards"), "yds": ("yard", "yards"), "ft": ("foot", "feet"),
-    "in": ("inch", "inches"), "kg": ("kilogram", "kilograms"), "g": ("gram", "grams"),
-    "mg": ("milligram", "milligrams"), "mcg": ("microgram", "micrograms"), "µg": ("microgram", "micrograms"),
-    "lb": ("pound", "pounds"), "lbs": ("pound", "pounds"), "oz": ("ounce", "ounces"),
-    "L": ("liter", "liters"), "l": ("liter", "liters"), "mL": ("milliliter", "milliliters"),
-    "ml": ("milliliter", "milliliters"), "cL": ("centiliter", "centiliters"), "gal": ("gallon", "gallons"),
-    "qt": ("quart", "quarts"), "pt": ("pint", "pints"), "tsp": ("teaspoon", "teaspoons"),
-    "tbsp": ("tablespoon", "tablespoons"), "cc": ("cc", "cc's"),
-    "mph": ("mile per hour", "miles per hour"), "kph": ("kilometer per hour", "kilometers per hour"),
-    "km/h": ("kilometer per hour", "kilometers per hour"), "m/s": ("meter per second", "meters per second"),
-    "fps": ("frame per second", "frames per second"), "rpm": ("RPM", "RPM"), "mpg": ("mile per gallon", "miles per gallon"),
-    "B": ("byte", "bytes"), "KB": ("kilobyte", "kilobytes"), "kB": ("kilobyte", "kilobytes"),
-    "MB": ("megabyte", "megabytes"), "GB": ("gigabyte", "gigabytes"), "TB": ("terabyte", "terabytes"),
-    "PB": ("petabyte", "petabytes"), "KiB": ("kibibyte", "kibibytes"), "MiB": ("mebibyte", "mebibytes"),
-    "GiB": ("gibibyte", "gibibytes"), "kbps": ("kilobit per second", "kilobits per second"),
-    "Kbps": ("kilobit per second", "kilobits per second"), "Mbps": ("megabit per second", "megabits per second"),
-    "Gbps": ("gigabit per second", "gigabits per second"), "MB/s": ("megabyte per second", "megabytes per second"),
-    "GB/s": ("gigabyte per second", "gigabytes per second"), "Hz": ("hertz", "hertz"), "kHz": ("kilohertz", "kilohertz"),
-    "MHz": ("megahertz", "megahertz"), "GHz": ("gigahertz", "gigahertz"), "W": ("watt", "watts"),
-    "kW": ("kilowatt", "kilowatts"), "MW": ("megawatt", "megawatts"), "kWh": ("kilowatt hour", "kilowatt hours"),
-    "Wh": ("watt hour", "watt hours"), "V": ("volt", "volts"), "mV": ("millivolt", "millivolts"),
-    "kV": ("kilovolt", "kilovolts"), "A": ("amp", "amps"), "mA": ("milliamp", "milliamps"),
-    "mAh": ("milliamp hour", "milliamp hours"), "Ω": ("ohm", "ohms"), "kΩ": ("kilohm", "kilohms"),
-    "µF": ("microfarad", "microfarads"), "dB": ("decibel", "decibels"), "dBm": ("dBm", "dBm"), "psi": ("PSI", "PSI"),
-    "hp": ("horsepower", "horsepower"), "cal": ("calorie", "calories"), "kcal": ("kilocalorie", "kilocalories"),
-    "kJ": ("kilojoule", "kilojoules"), "J": ("joule", "joules"), "N": ("newton", "newtons"),
-    "mmHg": ("millimeter of mercury", "millimeters of mercury"), "ppm": ("part per million", "parts per million"),
-    "mg/dL": ("milligram per deciliter", "milligrams per deciliter"), "bpm": ("beat per minute", "beats per minute"),
-    "ms": ("millisecond", "milliseconds"), "s": ("second", "seconds"), "sec": ("second", "seconds"),
-    "secs": ("second", "seconds"), "min": ("minute", "minutes"), "mins": ("minute", "minutes"), "h": ("hour", "hours"),
-    "hr": ("hour", "hours"), "hrs": ("hour", "hours"), "d": ("day", "days"), "wk": ("week", "weeks"),
-    "wks": ("week", "weeks"), "mo": ("month", "months"), "mos": ("month", "months"), "yr": ("year", "years"),
-    "yrs": ("year", "years"), "pts": ("point", "points"), "pcs": ("piece", "pieces"), "ct": ("carat", "carats"),
-    "sq ft": ("square foot", "square feet"), "sq. ft.": ("square foot", "square feet"), "sqft": ("square foot", "square feet"),
-    "ft²": ("square foot", "square feet"), "sq mi": ("square mile", "square miles"), "m²": ("square meter", "square meters"),
-    "km²": ("square kilometer", "square kilometers"), "cm²": ("square centimeter", "square centimeters"),
-    "m2": ("square meter", "square meters"), "ft2": ("square foot", "square feet"), "m³": ("cubic meter", "cubic meters"),
-    "cm³": ("cubic centimeter", "cubic centimeters"), "ft³": ("cubic foot", "cubic feet"),
-    "m3": ("cubic meter", "cubic meters"), "px": ("pixel", "pixels"), "MP": ("megapixel", "megapixels"),
-    "cwt": ("hundredweight", "hundredweight"), "ha": ("hectare", "hectares"),
-    "ft-lb": ("foot pound", "foot pounds"), "ft-lbs": ("foot pound", "foot pounds"), "bdrm": ("bedroom", "bedrooms"), "ac": ("acre", "acres"),
-}  # fmt: skip
+
+def _read_units() -> dict[str, tuple[str, str]]:
+    """``units.tsv``: symbol, singular, plural."""
+    lines = Path(__file__).with_name("units.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    return {symbol: (one, many) for symbol, one, many in (line.split("\t") for line in lines)}
+
+
+UNITS = _read_units()
 # Units that are also words or letters: only right after the number ("5in" but not "5 in the morning").
-_TIGHT = frozenset({"in", "A", "B", "d", "h", "s", "m", "N", "J", "W", "V", "MP", "ac", "ct", "pt", "g", "L", "l"})
+_TIGHT = frozenset(
+    {"in", "A", "B", "d", "h", "s", "m", "N", "J", "W", "V", "MP", "ac", "ct", "pt", "g", "L", "l"}
+)
 _LOOSE_OK = frozenset({"g", "m", "L", "l", "V", "W", "A"})
 _SCALES = {"k": "thousand", "K": "thousand", "M": "million", "B": "billion", "bn": "billion", "T": "trillion"}
 _HALVES = {2: ("half", "halves"), 4: ("quarter", "quarters")}
@@ -94,9 +60,11 @@ def _unit_words(n: str, unit: str) -> str:
 
 def _unit(m: re.Match[str]) -> list[Claim] | None:
     unit, gap = m.group("u"), m.group("gap")
-    if gap and unit in _TIGHT and (unit not in _LOOSE_OK or not _UNIT_CONTEXT.match(m.string, m.end())):
-        return None
     if unit == "A" and not gap:  # "seat 12A"
+        return None
+    inches = gap and unit == "in" and m.string[m.end() : m.end() + 1] == "."
+    loose = unit in _LOOSE_OK and _UNIT_CONTEXT.match(m.string, m.end())
+    if gap and unit in _TIGHT and not inches and not loose:
         return None
     n = m.group("n")
     adjective = gap == "-"
@@ -111,14 +79,16 @@ def _unit(m: re.Match[str]) -> list[Claim] | None:
 
 
 def _compound(m: re.Match[str]) -> list[Claim] | None:
-    """ "5 kg/m³": known parts joined by "per"; unknown ones are left to the library."""
+    """Compound units ("5 kg/m³"): known parts joined by "per"; unknown ones are left to the library."""
     n, parts = m.group("n"), m.group("u").split("/")
-    if not any(p in UNITS and p not in _TIGHT or re.search(r"[²³µΩ·]", p) for p in parts):
+    if not any((p in UNITS and p not in _TIGHT) or re.search(r"[²³µΩ·]", p) for p in parts):
         return None
     said = []
     for i, part in enumerate(parts):
         factors = [f for f in re.split("·", part) if f]
-        words = [UNITS[f][1 if i == 0 and f is factors[-1] and n != "1" else 0] for f in factors if f in UNITS]
+        words = [
+            UNITS[f][1 if i == 0 and f is factors[-1] and n != "1" else 0] for f in factors if f in UNITS
+        ]
         if len(words) < len(factors):
             guess = f"{_sign(m)}{_n(n)} " + " per ".join(_spelled_unit(p) for p in parts)
             return [Claim(m.start(), m.end(), guess, rest=True)]
@@ -184,7 +154,7 @@ def _dimensions(m: re.Match[str]) -> str | None:
         return None
     if re.match(r"[ ]?=", m.string[m.end() :]):
         return " times ".join(_n(p) for p in parts)
-    said = " by ".join(_n(p) for p in parts)
+    said = " by ".join(pairs(p) if len(p) == 4 and p.isdigit() else _n(p) for p in parts)
     unit = m.group("u")
     return f"{said} {UNITS[unit][1]}" if unit else said
 
@@ -225,6 +195,7 @@ _IDIOMS = {
     "24/7/365": "twenty four seven three sixty five",
     "9/11": "nine eleven",
     "50/50": "fifty fifty",
+    "50-50": "fifty fifty",
     "20/20": "twenty twenty",
     "80/20": "eighty twenty",
 }
@@ -235,7 +206,7 @@ def _idiom(m: re.Match[str]) -> str:
 
 
 def _slashed(m: re.Match[str]) -> str | None:
-    """ "3/4" is a fraction, "10/12" a date, "10/10" a score, "120/80" a reading."""
+    """Two figures: "3/4" is a fraction, "10/12" a date, "10/10" a score, "120/80" a reading."""
     ta, tb = m.group("a"), m.group("b")
     a, b = int(ta), int(tb)
     if len(ta) > 6 or len(tb) > 6:
@@ -283,7 +254,9 @@ def _version(m: re.Match[str]) -> list[Claim]:
     said = " point ".join(_component(p) for p in re.split(r"\.", m.group("n")))
     if m.group("tail"):
         tail = re.findall(r"[a-z]+|[0-9]{1,6}", m.group("tail"))
-        said += " " + " ".join(cardinal(int(t)) if t.isdigit() else t if len(t) > 2 else letters(t) for t in tail)
+        said += " " + " ".join(
+            cardinal(int(t)) if t.isdigit() else t if len(t) > 2 else letters(t) for t in tail
+        )
     if m.group("letter"):
         start = m.start("letter")
         said = said if start > m.start() else "version " + said
@@ -302,7 +275,9 @@ def _scientific(m: re.Match[str]) -> str:
     exponent = m.group("e").lstrip("+")
     digits = exponent.lstrip("-")
     power = spoken_digits(digits) if len(digits) > 4 else cardinal(int(digits))
-    return f"{_sign(m)}{_n(m.group('n'))} times ten to the " + ("minus " if exponent[0] == "-" else "") + power
+    return (
+        f"{_sign(m)}{_n(m.group('n'))} times ten to the " + ("minus " if exponent[0] == "-" else "") + power
+    )
 
 
 def _power(m: re.Match[str]) -> str:
@@ -339,7 +314,9 @@ def _operator(m: re.Match[str]) -> list[Claim] | None:
 
 
 def _ordinal(m: re.Match[str]) -> str:
-    return ordinal(int(m.group("n").replace(",", ""))) if len(m.group("n")) < 16 else spoken_digits(m.group("n"))
+    return (
+        ordinal(int(m.group("n").replace(",", ""))) if len(m.group("n")) < 16 else spoken_digits(m.group("n"))
+    )
 
 
 def _suffix_s(m: re.Match[str]) -> str:
@@ -354,61 +331,194 @@ def _number(m: re.Match[str]) -> str:
 
 
 def _leading(m: re.Match[str]) -> str:
-    return {"~": "about ", "≈": "about ", "<": "less than ", ">": "more than ", "≤": "at most ", "≥": "at least ",
+    return {"~": "about ", "≈": "about ", "<": "less than ", ">": "more than ", "≤": "at most ",
+    "≥": "at least ",
             "±": "plus or minus ", "<=": "at most ", ">=": "at least "}[m.group(1)].strip()  # fmt: skip
 
 
 _VTAIL = r"(?P<tail>-?(?:rc|beta|alpha|b|a)\.?[0-9]*)?(?![\w])(?!\.[0-9])"
 
 EARLY: tuple[Rule, ...] = (
-    rule("idiom", r"(?<![\w./])(?:24/7/365|24/7|9/11|50/50|20/20|80/20)(?![\w/])(?![.][0-9])", _idiom, "/"),
-    rule("version", rf"(?i:\b(?:version|release|build|firmware|ver\.|iOS|Android|macOS|Windows|Python|Ubuntu|Node|Chrome|"
-         rf"Firefox|Java)) (?P<letter>[vV])?(?P<n>[0-9]+(?:\.[0-9]+)*){_VTAIL}", _version, "0"),
+    rule(
+        "idiom", r"(?<![\w./])(?:24/7/365|24/7|9/11|50[/-]50|20/20|80/20)(?![\w/])(?![.][0-9])", _idiom, "/-"
+    ),
+    rule(
+        "version",
+        rf"(?i:\b(?:version|release|build|firmware|ver\.|iOS|Android|macOS|Windows|Python|Ubuntu|Node|Chrome|"
+        rf"Firefox|Java)) (?P<letter>[vV])?(?P<n>[0-9]+(?:\.[0-9]+)*){_VTAIL}",
+        _version,
+        "0",
+    ),
     rule("version", rf"(?<![\w.-])(?P<letter>[vV])(?P<n>[0-9]+(?:\.[0-9]+)*){_VTAIL}", _version, "0"),
     rule("dotted", r"(?<![\w.,/$£€-])[0-9]{1,6}(?:\.[0-9]{1,6}){2,5}(?![\w])(?!\.[0-9])", _dotted, "."),
-    rule("scientific", rf"{_S}{_SIGN}(?P<n>[0-9]{{1,12}}(?:\.[0-9]{{1,12}})?)[eE](?P<e>[+-]?[0-9]{{1,6}})(?![\w])", _scientific, "eE"),
+    rule(
+        "scientific",
+        rf"{_S}{_SIGN}(?P<n>[0-9]{{1,12}}(?:\.[0-9]{{1,12}})?)[eE](?P<e>[+-]?[0-9]{{1,6}})(?![\w])",
+        _scientific,
+        "eE",
+    ),
 )
 
 RULES: tuple[Rule, ...] = (
-    rule("height", r"(?<![\w.])(?P<ft>[0-9]{1,2})['’′][ ]?(?:(?P<in>[0-9]{1,2}(?:\.[0-9])?)(?:[\"”″]|'')?)?(?![\w])", _height, "'’′"),
-    rule("height", r"(?<![\w.])(?P<ft>[0-9]{1,3})[ -]?(?:ft|feet|foot)\.?[ ,]{1,2}(?P<in>[0-9]{1,2})[ -]?(?:in|inches)(?![\w])",
-         lambda m: f"{cardinal(int(m.group('ft')))} feet {cardinal(int(m.group('in')))} inches", "0"),
-    rule("duration", r"(?<![\w.,:/-])(?P<a>[0-9]{1,3})(?P<u>h|hr|hrs|m|min)[ ]?(?P<b>[0-9]{1,2})(?P<v>m|min|mins|s|sec)(?![\w])"
-         r"(?:[ ]?(?P<c>[0-9]{1,2})(?:s|sec)(?![\w]))?", _duration, "0"),
-    rule("inches", rf"(?<![\w.])(?P<n>{NUM})[\"”″](?![\w])", _inches, "\"”″"),
-    rule("degree range", rf"{_S}(?P<a>{NUM})°?[ ]?{DASH}[ ]?(?P<b>{NUM})[ ]?°[ ]?(?P<scale>[CcFf](?![\w]))?", _degree_range, "°"),
-    rule("degrees", rf"(?<![\w.,/:])(?<![0-9]-){_SIGN}(?P<n>{NUM})[ ]?°[ ]?(?P<scale>[CcFfK](?![\w]))?", _degrees, "°"),
+    rule(
+        "height",
+        r"(?<![\w.])(?P<ft>[0-9]{1,2})['’′][ ]?(?:(?P<in>[0-9]{1,2}(?:\.[0-9])?)(?:[\"”″]|'')?)?(?![\w])",
+        _height,
+        "'’′",
+    ),
+    rule(
+        "height",
+        r"(?<![\w.])(?P<ft>[0-9]{1,3})[ -]?(?:ft|feet|foot)\.?[ ,]{1,2}(?P<in>[0-9]{1,2})[ -]?(?:in"
+        r"|inches)(?![\w])",
+        lambda m: f"{cardinal(int(m.group('ft')))} feet {cardinal(int(m.group('in')))} inches",
+        "0",
+    ),
+    rule(
+        "inch fraction",
+        r"(?<![\w.,/:])(?:(?P<w>[0-9]{1,3})[ -])?(?P<a>[0-9]{1,2})/(?P<b>2|4|8|16|32|64)(?:\"|”|″"
+        r"|-inch\b| inch\b)",
+        lambda m: (
+            (f"{cardinal(int(m.group('w')))} and " if m.group("w") else "")
+            + fraction(int(m.group("a")), int(m.group("b")))
+            + (" inches" if m.group("w") else " inch")
+        ),
+        "/",
+    ),
+    rule(
+        "inch size",
+        rf"(?<![\w.])(?P<a>{NUM})[\"”″] ?[x×] ?(?P<b>{NUM})[\"”″]",
+        lambda m: f"{number(m.group('a'))} by {number(m.group('b'))} inches",
+        '"”″',
+    ),
+    rule(
+        "resolution",
+        r"(?<![\w.,/:-])(?P<n>360|480|720|1080|1440|2160)(?P<p>[pi])(?![\w])",
+        lambda m: f"{pairs(m.group('n'))} {letters(m.group('p'))}",
+        "pi",
+    ),
+    rule(
+        "duration",
+        r"(?<![\w.,:/-])(?P<a>[0-9]{1,3})(?P<u>h|hr|hrs|m|min)[ ]?(?P<b>[0-9]{1,2})(?P<v>m|min|mins|s"
+        r"|sec)(?![\w])"
+        r"(?:[ ]?(?P<c>[0-9]{1,2})(?:s|sec)(?![\w]))?",
+        _duration,
+        "0",
+    ),
+    rule("inches", rf"(?<![\w.])(?P<n>{NUM})[\"”″](?![\w])", _inches, '"”″'),
+    rule(
+        "degree range",
+        rf"{_S}(?P<a>{NUM})°?[ ]?{DASH}[ ]?(?P<b>{NUM})[ ]?°[ ]?(?P<scale>[CcFf](?![\w]))?",
+        _degree_range,
+        "°",
+    ),
+    rule(
+        "degrees",
+        rf"(?<![\w.,/:])(?<![0-9]-){_SIGN}(?P<n>{NUM})[ ]?°[ ]?(?P<scale>[CcFfK](?![\w]))?",
+        _degrees,
+        "°",
+    ),
     rule("percent range", rf"{_S}(?P<a>{NUM})%?[ ]?(?:{DASH}|to)[ ]?(?P<b>{NUM})[ ]?%", _percent_range, "%"),
     rule("percent", rf"(?<![\w.,/:])(?<![0-9][-])(?P<sign>(?<![\w)])[-+])?(?P<n>{NUM})[ ]?%", _percent, "%"),
-    rule("dimensions", rf"{_S}(?P<dims>{NUM}(?:[ ]?[x×X][ ]?{NUM}){{1,3}})(?:[ ]?(?P<u>ft|in|cm|mm|m|px)(?![\w]))?(?![\w])",
-         _dimensions, "x×X"),
-    rule("mixed number", rf"{_S}(?P<w>[0-9]{{1,4}})[ -](?P<a>[0-9]{{1,2}})/(?P<b>[0-9]{{1,2}})(?![\w/])(?!\.[0-9])", _mixed, "/"),
+    rule(
+        "dimensions",
+        rf"{_S}(?P<dims>{NUM}(?:[ ]?[x×X][ ]?{NUM}){{1,3}})(?:[ ]?(?P<u>ft|in|cm|mm|m|px)(?![\w]))?(?![\w])",
+        _dimensions,
+        "x×X",
+    ),
+    rule(
+        "mixed number",
+        rf"{_S}(?P<w>[0-9]{{1,4}})[ -](?P<a>[0-9]{{1,2}})/(?P<b>[0-9]{{1,2}})(?![\w/])(?!\.[0-9])",
+        _mixed,
+        "/",
+    ),
     rule("vulgar", rf"(?<![A-Za-z0-9.,/:])(?:(?P<w>[0-9]{{1,9}})[ ]?)?(?P<v>[{_V}])", _vulgar, _V),
-    rule("unit range", rf"{_S}(?P<a>{NUM})[ ]?{DASH}[ ]?(?P<b>{NUM})(?P<gap>[ ]?)(?P<u>{_U})(?![\w/²³])", _unit_range, "-–—"),
-    rule("unit", rf"(?<![\w.,/:])(?<![0-9][-–]){_SIGN}(?P<n>{NUM})(?P<gap>[ -]?)(?P<u>{_U})(?![\w/²³·°])", _unit, "0"),
-    rule("compound", rf"(?<![\w.,/:])(?<![0-9][-–]){_SIGN}(?P<n>{NUM})[ ]?(?P<u>[A-Za-zµΩ]{{1,6}}[²³]?"
-         r"(?:[/·][A-Za-zµΩ]{1,6}[²³]?){1,3})(?![\w])", _compound, "/·"),
-    rule("scaled", rf"(?<![\w.,/:])(?<![0-9][-–]){_SIGN}(?P<n>{NUM})[ ]?(?P<scale>bn|(?<![ ])[kKMBT])(?![\w])(?P<plus>\+)?", _scaled, "kKMBTb"),
-    rule("unknown unit", rf"(?<![\w.,/:])(?<![0-9][-–]){_SIGN}(?P<n>{NUM})[ ]?(?P<u>(?!(?:nd|rd|th|st|hr|pm)\b)"
-         r"[b-df-hj-np-tv-xz][B-DF-HJ-NP-TV-XZb-df-hj-np-tv-xz]{1,4})(?![\w./'])", _unknown_unit, "0"),
+    rule(
+        "unit range",
+        rf"{_S}(?P<a>{NUM})[ ]?{DASH}[ ]?(?P<b>{NUM})(?P<gap>[ ]?)(?P<u>{_U})(?![\w/²³])",
+        _unit_range,
+        "-–—",
+    ),
+    rule(
+        "unit",
+        rf"(?<![\w.,/:])(?<![0-9][-–]){_SIGN}(?P<n>{NUM})(?P<gap>[ -]?)(?P<u>{_U})(?![\w/²³·°])",
+        _unit,
+        "0",
+    ),
+    rule(
+        "compound",
+        rf"(?<![\w.,/:])(?<![0-9][-–]){_SIGN}(?P<n>{NUM})[ ]?(?P<u>[A-Za-zµΩ]{{1,6}}[²³]?"
+        r"(?:[/·][A-Za-zµΩ]{1,6}[²³]?){1,3})(?![\w])",
+        _compound,
+        "/·",
+    ),
+    rule(
+        "scaled",
+        rf"(?<![\w.,/:])(?<![0-9][-–]){_SIGN}(?P<n>{NUM})[ ]?(?P<scale>bn|(?<![ ])[kKMBT])(?![\w])"
+        rf"(?P<plus>\+)?",
+        _scaled,
+        "kKMBTb",
+    ),
+    rule(
+        "unknown unit",
+        rf"(?<![\w.,/:])(?<![0-9][-–]){_SIGN}(?P<n>{NUM})[ ]?(?P<u>(?!(?:nd|rd|th|st|hr|pm)\b)"
+        r"[b-df-hj-np-tv-xz][B-DF-HJ-NP-TV-XZb-df-hj-np-tv-xz]{1,4})(?![\w./'])",
+        _unknown_unit,
+        "0",
+    ),
     rule("times", rf"(?<![\w.,/:-])(?P<n>{NUM})[x×](?![\w])", _times, "x×"),
-    rule("slashed", r"(?<![\w.,/:$-])(?P<a>[0-9]{1,12})/(?P<b>[0-9]{1,12})(?![\w/])(?!\.[0-9])", _slashed, "/"),
+    rule(
+        "slashed", r"(?<![\w.,/:$-])(?P<a>[0-9]{1,12})/(?P<b>[0-9]{1,12})(?![\w/])(?!\.[0-9])", _slashed, "/"
+    ),
     rule("zero date", r"(?<![\w.,/:$-])(?P<a>0[0-9])/(?P<b>[0-9]{1,2})(?![\w/])(?!\.[0-9])", _zero_date, "/"),
-    rule("ratio", r"(?<![\w.,/:$-])(?P<a>[0-9]{1,3}):(?P<b>[0-9]{1,3})(?![\w:])(?!\.[0-9])",
-         lambda m: f"{number(m.group('a'))} to {number(m.group('b'))}", ":"),
-    rule("bare unit", r"(?<![\w.])(?P<u>m²|km²|cm²|ft²|m³|cm³|ft³)(?![\w])", lambda m: UNITS[m.group("u")][1], "²³"),
-    rule("power", r"(?<![\w.])(?P<b>[0-9]{1,9}|[A-Za-z])(?P<e>[⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,6})(?![\w])", _power, "⁰¹²³⁴⁵⁶⁷⁸⁹"),
+    rule(
+        "ratio",
+        r"(?<![\w.,/:$-])(?P<a>[0-9]{1,3}):(?P<b>[0-9]{1,3})(?![\w:])(?!\.[0-9])",
+        lambda m: f"{number(m.group('a'))} to {number(m.group('b'))}",
+        ":",
+    ),
+    rule(
+        "bare unit",
+        r"(?<![\w.])(?P<u>m²|km²|cm²|ft²|m³|cm³|ft³)(?![\w])",
+        lambda m: UNITS[m.group("u")][1],
+        "²³",
+    ),
+    rule(
+        "power",
+        r"(?<![\w.])(?P<b>[0-9]{1,9}|[A-Za-z])(?P<e>[⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,6})(?![\w])",
+        _power,
+        "⁰¹²³⁴⁵⁶⁷⁸⁹",
+    ),
     rule("power", r"(?<![\w.])(?P<b>[0-9]{1,9}|[A-Za-z])\^(?P<e>[0-9]{1,4})(?![\w])", _caret, "^"),
-    rule("range", rf"{_S}(?<![\w]-)(?P<a>{NUM})(?P<dash>[ ]?{DASH}[ ]?)(?P<b>{NUM})(?![\w])(?![.,:/-][0-9])", _range, "-–—"),
+    rule(
+        "range",
+        rf"{_S}(?<![\w]-)(?P<a>{NUM})(?P<dash>[ ]?{DASH}[ ]?)(?P<b>{NUM})(?![\w])(?![.,:/-][0-9])",
+        _range,
+        "-–—",
+    ),
     rule("operator", r"(?<=[0-9)\ue000] )(?P<op>[-−+*/x<>])(?= [(0-9$£€])", _operator, "-−+*/x<>"),
-    rule("operator", r"(?<=[0-9a-zA-Z)\ue000\]])[ ]?(?P<op><=|>=|==|!=|[=×÷±≤≥≠≈])[ ]?(?=[-+(\w$£€\ue000])", _operator,
-         "=×÷±≤≥≠≈<>"),
+    rule(
+        "operator",
+        r"(?<=[0-9a-zA-Z)\ue000\]])[ ]?(?P<op><=|>=|==|!=|[=×÷±≤≥≠≈])[ ]?(?=[-+(\w$£€\ue000])",
+        _operator,
+        "=×÷±≤≥≠≈<>",
+    ),
     rule("operator", r"(?<=[0-9a-zA-Z)])(?P<op>[+*])(?=[0-9(])", _operator, "+*"),
     rule("leading", r"(?<![\w])(<=|>=|[~≈<>≤≥±])[ ]?(?=[-+$£€¥.0-9\ue000])", _leading, "~≈<>≤≥±"),
 )
 
 NUMBERS: tuple[Rule, ...] = (
-    rule("ordinal", r"(?<![\w.,])(?P<n>[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,18})(?:st|nd|rd|th|ST|ND|RD|TH)(?![\w])", _ordinal, "0"),
+    rule(
+        "ordinal",
+        r"(?<![\w.,])(?P<n>[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,18})(?:st|nd|rd|th|ST|ND|RD|TH)(?![\w])",
+        _ordinal,
+        "0",
+    ),
     rule("plural", r"(?<![\w.,])(?P<n>[0-9]{1,4})['’]?s(?![\w])", _suffix_s, "0"),
-    rule("number", rf"(?P<sign>(?<![\w)\]\ue000.,])[-−+])?(?P<n>(?<![0-9][.]){NUM})(?P<plus>\+(?![\w]))?(?:-(?=[A-Za-z]))?", _number, "0"),
+    rule(
+        "number",
+        rf"(?P<sign>(?<![\w)\]\ue000.,])[-−+])?(?P<n>(?<![0-9][.]){NUM})(?P<plus>\+(?![\w]))?(?:-"
+        rf"(?=[A-Za-z]))?",
+        _number,
+        "0",
+    ),
 )

@@ -1,7 +1,7 @@
 """Readings of amounts of money: symbols before or after, ISO 4217 codes, magnitudes, cents, ranges, rates.
 
-Amounts with two decimals are read as people say them: "$347.89" is "three hundred forty seven dollars and eighty
-nine cents".
+Amounts with two decimals are read as people say them: "$347.89" is "three hundred forty seven dollars and
+eighty nine cents".
 """
 
 from __future__ import annotations
@@ -91,9 +91,11 @@ _MAGNITUDES = {
 }  # fmt: skip
 _PER = {
     "mo": "month", "month": "month", "yr": "year", "year": "year", "hr": "hour", "hour": "hour", "h": "hour",
-    "day": "day", "night": "night", "wk": "week", "week": "week", "user": "user", "person": "person", "each": "each",
+    "day": "day", "night": "night", "wk": "week", "week": "week", "user": "user", "person": "person",
+    "each": "each",
     "item": "item", "unit": "unit", "lb": "pound", "oz": "ounce", "kg": "kilogram", "gal": "gallon",
-    "gallon": "gallon", "sq ft": "square foot", "min": "minute", "minute": "minute", "mile": "mile", "mi": "mile",
+    "gallon": "gallon", "sq ft": "square foot", "min": "minute", "minute": "minute", "mile": "mile",
+    "mi": "mile",
     "GB": "gigabyte", "seat": "seat", "visit": "visit", "session": "session", "share": "share",
 }  # fmt: skip
 _SYM = alternatives(_SYMBOLS)
@@ -104,7 +106,7 @@ _RATE = rf"(?P<per>[ ]?/[ ]?(?:{alternatives(_PER)})(?![\w]))?"
 
 
 def amount(text: str, currency: Currency, magnitude: str = "", *, singular: bool = False) -> str:
-    """Spoken amount: ``text`` is an unsigned written number ("1,249.50"), ``magnitude`` "M", "billion" or ""."""
+    """Spoken amount of ``text`` ("1,249.50", unsigned); ``magnitude`` is "M", "billion" or ""."""
     plain = text.replace(",", "")
     if magnitude:
         scale = _MAGNITUDES.get(magnitude.lower(), magnitude.lower())
@@ -146,7 +148,7 @@ def _suffixed(m: re.Match[str]) -> str:
 
 
 def _both(m: re.Match[str]) -> str:
-    """ "$20 USD": the code names the dollars."""
+    """The code names the dollars ("$20 USD")."""
     return amount(m.group("n"), _CODES[m.group("code")], m.group("mag") or "")
 
 
@@ -181,19 +183,35 @@ RULES: tuple[Rule, ...] = (
         _range,
         "-–—t",
     ),
-    rule("money", rf"(?<![\w.])(?:[$])[ ]?(?P<n>{NUM}){_MAG}[ ](?P<code>USD|CAD|AUD|NZD|SGD|HKD|MXN)(?![\w])", _both, "$"),
     rule(
         "money",
-        rf"(?<![\w.])(?P<sign>(?<![\w)])-[ ]?)?(?P<cur>{_SYM})(?P<sign2>-)?[ ]?(?P<n>{NUM}){_MAG}(?![0-9])(?P<plus>\+)?"
+        rf"(?<![\w.])(?:[$])[ ]?(?P<n>{NUM}){_MAG}[ ](?P<code>USD|CAD|AUD|NZD|SGD|HKD|MXN)(?![\w])",
+        _both,
+        "$",
+    ),
+    rule(
+        "money",
+        rf"(?<![\w.])(?P<sign>(?<![\w)])-[ ]?)?(?P<cur>{_SYM})(?P<sign2>-)?[ ]?(?P<n>{NUM}){_MAG}"
+        rf"(?![0-9])(?P<plus>\+)?"
         rf"{_RATE}",
         _prefixed,
         "".join({s[-1] for s in _SYMBOLS}),
     ),
-    rule("money", rf"(?<![\w])(?P<sign>)(?P<sign2>)(?P<cur>{_CODE}|Rs\.?)[ ](?P<n>{NUM}){_MAG}(?![\w])(?P<plus>\+)?{_RATE}",
-         lambda m: _prefixed(m) if m.group("cur") in _CODES else amount(m.group("n"), _RUPEE, m.group("mag") or ""),
-         "0"),
-    rule("money", rf"(?<![\w.])(?P<sign>(?<![\w)])-)?(?P<n>{NUM}){_MAG}[ ]?(?P<cur>{_SYM}|(?:{_CODE})(?![\w])){_RATE}",
-         _suffixed, "0"),
+    rule(
+        "money",
+        rf"(?<![\w])(?P<sign>)(?P<sign2>)(?P<cur>{_CODE}|Rs\.?)[ ](?P<n>{NUM}){_MAG}(?![\w])"
+        rf"(?P<plus>\+)?{_RATE}",
+        lambda m: (
+            _prefixed(m) if m.group("cur") in _CODES else amount(m.group("n"), _RUPEE, m.group("mag") or "")
+        ),
+        "0",
+    ),
+    rule(
+        "money",
+        rf"(?<![\w.])(?P<sign>(?<![\w)])-)?(?P<n>{NUM}){_MAG}[ ]?(?P<cur>{_SYM}|(?:{_CODE})(?![\w])){_RATE}",
+        _suffixed,
+        "0",
+    ),
     rule("cents", rf"(?<![\w.])(?P<n>{NUM})[ ]?¢", _cents, "¢"),
     rule("currency", rf"(?:(?<![\w])(?:{_SYM}))(?![\w$])", _alone, "".join({s[-1] for s in _SYMBOLS})),
 )

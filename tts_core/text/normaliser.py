@@ -1,13 +1,14 @@
 """Written form to spoken form, for what voice agents say in US English.
 
-Plain text passes untouched. All else goes through the pre-pass (``prepass``), which claims typed spans and spells
-them as words; the few spans that it only guesses (unknown units) are shown to a general library in a helper process.
-Each segment is read on its own: the result depends on nothing but its text.
+Plain text passes untouched. All else goes through the pre-pass (``prepass``), which claims typed spans and
+spells them as words; the few spans that it only guesses (unknown units) are shown to a general library in a
+helper process. Each segment is read on its own: the result depends on nothing but its text.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,8 +21,8 @@ from .segment import Segment, Utterance
 
 __all__ = ["Normaliser", "normalise_text", "spell_out"]
 
-WINDOW = 400
-"""Characters normalised at once; longer segments are cut at a blank, and the event loop runs in between."""
+WINDOW = 180
+"""Characters normalised at once; longer segments are cut between words and the event loop runs in between."""
 
 EXPANSION = 8
 SLACK = 160
@@ -90,16 +91,24 @@ class Normaliser:
 
 def normalise_text(text: str) -> str:
     """Spoken form of a bare text, without the library."""
-    return Normaliser(library=False).normalise_sync(
-        Segment(0, 0, len(text), text, Alignment.identity(len(text)))
-    ).text
+    return (
+        Normaliser(library=False)
+        .normalise_sync(Segment(0, 0, len(text), text, Alignment.identity(len(text))))
+        .text
+    )
+
+
+_SAFE_CUT = re.compile(r"(?<=[a-z][a-z,;]) (?=[a-z]{2})")
 
 
 def _windows(text: str) -> list[tuple[int, int]]:
+    """Cut long text between two plain words where there are such, else at a blank, else anywhere."""
     out: list[tuple[int, int]] = []
     at = 0
     while len(text) - at > WINDOW:
-        cut = text.rfind(" ", at + WINDOW // 2, at + WINDOW) + 1 or at + WINDOW
+        low, high = at + WINDOW // 3, at + WINDOW
+        safe = [m.end() for m in _SAFE_CUT.finditer(text, low, high)]
+        cut = safe[-1] if safe else text.rfind(" ", low, high) + 1 or high
         out.append((at, cut))
         at = cut
     out.append((at, len(text)))
@@ -124,7 +133,7 @@ def _utterance(segment: Segment, pieces: list[tuple[int, str, list[Claim]]]) -> 
         at = 0
         for i, claim in enumerate(claims):
             if claim.start > at:
-                last = _copy(builder, folded, at, claim.start, offset, last)
+                last = _copy(builder, folded, (at, claim.start), offset, last)
             at = claim.end
             spoken = _fit(claim, folded, last, claims[i + 1].start if i + 1 < len(claims) else -1)
             if not spoken or len(spoken) > budget:
@@ -133,15 +142,16 @@ def _utterance(segment: Segment, pieces: list[tuple[int, str, list[Claim]]]) -> 
             builder.replace(spoken, offset + claim.start, offset + claim.end)
             last = spoken[-1]
         if at < len(folded):
-            last = _copy(builder, folded, at, len(folded), offset, last)
+            last = _copy(builder, folded, (at, len(folded)), offset, last)
     text, inner = builder.build()
     if not any(c.isalnum() for c in text):
         return Utterance(segment, "", Alignment(()))
     return Utterance(segment, text, segment.alignment.then(inner))
 
 
-def _copy(builder: AlignmentBuilder, text: str, start: int, end: int, offset: int, last: str) -> str:
-    """Copy ``text[start:end]``, without blanks that would follow a blank; gives the last character written."""
+def _copy(builder: AlignmentBuilder, text: str, span: tuple[int, int], offset: int, last: str) -> str:
+    """Copy ``text[start:end]`` without blanks that follow a blank; gives the last character written."""
+    start, end = span
     if last.isspace() or (not last and start):
         while start < end and text[start].isspace():
             start += 1
@@ -158,7 +168,9 @@ def _fit(claim: Claim, text: str, last: str, following: int) -> str:
     if not spoken:
         return " " if last and not last.isspace() and after and after.isalnum() else ""
     if not last or last.isspace():
-        spoken = spoken.lstrip() if last else spoken.lstrip(" ,")
+        spoken = spoken.lstrip() if last else spoken.lstrip(" ,—")
+        if not spoken:
+            return ""
     elif last not in _OPENERS and (spoken[0].isalnum() or spoken[0] == "—"):
         spoken = " " + spoken
     if after == "." and spoken.endswith("."):

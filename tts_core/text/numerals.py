@@ -1,18 +1,36 @@
 """English number words: cardinals, ordinals, years, pairs and digit strings.
 
-Words are joined by single spaces with neither "and" nor hyphens ("one hundred twenty three"): the forms that
-the embedded voice reads evenly and that US speakers use on the phone. Digits say "zero", never "oh", so that a
-listener (or a recogniser) can write an id down; "oh" is kept for years, times and house numbers.
+Words are joined by single spaces with neither "and" nor hyphens ("one hundred twenty three"): the forms
+that the embedded voice reads evenly and that US speakers use on the phone. Digits say "zero", never "oh",
+so that a listener (or a recogniser) can write an id down; "oh" is kept for years, times and house numbers.
 """
 
 from __future__ import annotations
 
 import re
 
-ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen"
-).split()
+ONES = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
 TENS = ["", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 SCALES = ["", "thousand", "million", "billion", "trillion", "quadrillion"]
 _IRREGULAR = {
@@ -87,7 +105,7 @@ def digit_words(digits: str) -> str:
 
 
 def groups(digits: str) -> list[str]:
-    """Cut a digit string as people dictate it: up to 5 whole, then 3-3, 3-4, 4-4, 3-3-3, 3-3-4, then fours."""
+    """Cut digits as people dictate them: up to 5 whole, then 3-3, 3-4, 4-4, 3-3-3, 3-3-4, then fours."""
     n = len(digits)
     if n <= 5:
         return [digits]
@@ -143,9 +161,7 @@ def number(text: str) -> str:
         sign = "minus " if text[0] == "-" else "plus "
         text = text[1:]
     whole, dot, fraction = text.replace(",", "").partition(".")
-    if len(whole) > 1 and whole.startswith("0"):
-        spoken = spoken_digits(whole)
-    elif len(whole) > MAX_CARDINAL_DIGITS:
+    if (len(whole) > 1 and whole.startswith("0")) or len(whole) > MAX_CARDINAL_DIGITS:
         spoken = spoken_digits(whole)
     else:
         spoken = cardinal(int(whole or "0"))

@@ -1,13 +1,14 @@
 """The pre-pass: ordered rules claim typed spans of a written text, each with its spoken form.
 
-A later rule sees what earlier ones claimed only as a mask character, so claims never overlap, and the order of the
-families below is the order of certainty: what can only be one thing (an e-mail address) before what is a guess.
+A later rule sees what earlier ones claimed only as a mask character, so claims never overlap, and the order
+of the families below is the order of certainty: what can only be one thing (an e-mail address) before what
+is a guess.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from . import identifiers, measures, money, symbols, titles, web, when
 from .claims import Claim, Rule
@@ -32,9 +33,12 @@ _CLASSES: tuple[Rule, ...] = (
 _SIGNS: tuple[Rule, ...] = symbols.RULES
 
 _PLAIN = re.compile(
-    r"[^A-Za-z\s,;:!?'\".()“”‘’…—–éèñüöäç-]|[A-Za-z]-?[A-Z]|\.[A-Za-z]|(?<![A-Za-z])[b-hj-zB-HJ-Z](?![A-Za-z'’])|--"
-    rf"|\b(?:{titles.TRIGGERS})\b|\b[Nn]os?\.|(?<=[a-z]) I(?![\w'’ ])|\b(?:sq ft)\b|\b(?:Mon|Tue|Tues|Wed|Thu|Thur|Thurs|Fri|Sat|Sun|Jan|Feb|Apr|Jun|Jul|Aug|"
-    r"Sept?|Oct|Nov|Dec|Mar)\b[.,]|(?i:\b(?:letter|grade|plan|gate|row|zone|vitamin|section|part|option|terminal|type))"
+    r"[^A-Za-z\s,;:!?'\".()“”‘’…—–éèñüöäç-]|[A-Za-z]-?[A-Z]|\.[A-Za-z]|(?<![A-Za-z])[b-hj-zB-HJ-Z]"
+    r"(?![A-Za-z'’])|--"
+    rf"|\b(?:{titles.TRIGGERS})\b|\b[Nn]os?\.|(?<=[a-z]) I(?![\w'’ ])|\b(?:sq ft)\b|\b(?:Mon|Tue|Tues"
+    rf"|Wed|Thu|Thur|Thurs|Fri|Sat|Sun|Jan|Feb|Apr|Jun|Jul|Aug|"
+    r"Sept?|Oct|Nov|Dec|Mar)\b[.,]|(?i:\b(?:letter|grade|plan|gate|row|zone|vitamin|section|part"
+    r"|option|terminal|type))"
     r" A\b"
 )
 
@@ -45,15 +49,17 @@ def is_plain(text: str) -> bool:
 
 
 _SPELLED_SIGNS = {
-    "-": "dash", "–": "dash", "—": "dash", ".": "dot", "@": "at", "_": "underscore", "/": "slash", "\\": "backslash",
-    "+": "plus", "#": "hash", "&": "and", "*": "star", ":": "colon", "=": "equals", "%": "percent", "$": "dollar",
+    "-": "dash", "–": "dash", "—": "dash", ".": "dot", "@": "at", "_": "underscore", "/": "slash",
+    "\\": "backslash",
+    "+": "plus", "#": "hash", "&": "and", "*": "star", ":": "colon", "=": "equals", "%": "percent",
+    "$": "dollar",
     "'": "apostrophe", "!": "exclamation mark", "?": "question mark", "(": "open parenthesis",
     ")": "close parenthesis", "~": "tilde", "^": "caret", "€": "euro", "£": "pound",
 }  # fmt: skip
 
 
 def spell_out(text: str) -> str:
-    """Letters and digits one at a time: "AB-12.x" -> "A. B dash one two dot X"; blanks and commas are pauses."""
+    """Letters and digits one at a time: "AB-1.x" -> "A. B dash one dot X"; blanks and commas are pauses."""
     out: list[str] = []
     run = 0
     for c in symbols.fold(text):
@@ -92,8 +98,8 @@ def claims(text: str, spell: Iterable[tuple[int, int]] = ()) -> tuple[str, list[
     work = folded
     found: list[Claim] = []
     at = 0
-    for start, end in sorted(spell):
-        start, end = max(start, at), min(end, len(text))
+    for first, past in sorted(spell):
+        start, end = max(first, at), min(past, len(text))
         if start < end:
             found.append(Claim(start, end, spell_out(text[start:end])))
             work = _mask(work, start, end)
@@ -108,13 +114,23 @@ def claims(text: str, spell: Iterable[tuple[int, int]] = ()) -> tuple[str, list[
                 got = r.handler(m)
                 if got is None:
                     continue
-                new.extend((Claim(m.start(), m.end(), got),) if isinstance(got, str) else got)
+                new.extend((Claim(m.start(), m.end(), got),) if isinstance(got, str) else _joined(got))
             for claim in new:
                 if claim.start < claim.end and symbols.MASK not in work[claim.start : claim.end]:
                     found.append(claim)
                     work = _mask(work, claim.start, claim.end)
     found.sort(key=lambda c: c.start)
     return folded, found
+
+
+def _joined(parts: Sequence[Claim]) -> list[Claim]:
+    """Neighbours of one match that no blank parts become one claim: they are one word of the source."""
+    out: list[Claim] = []
+    for part in parts:
+        if out and out[-1].end == part.start:
+            part = Claim(out[-1].start, part.end, f"{out.pop().spoken} {part.spoken}")  # noqa: PLW2901
+        out.append(part)
+    return out
 
 
 def _mask(text: str, start: int, end: int) -> str:

@@ -42,16 +42,20 @@ def fold(text: str) -> str:
 
 
 _GREEK = {
-    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "θ": "theta", "λ": "lambda", "π": "pi",
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "θ": "theta", "λ": "lambda",
+    "π": "pi",
     "σ": "sigma", "τ": "tau", "φ": "phi", "ω": "omega", "Δ": "delta", "Ω": "ohm", "Σ": "sigma", "Π": "pi",
     "µ": "mu",
 }  # fmt: skip
 _NAMES = {
-    "&": "and", "+": "plus", "=": "equals", "@": "at", "%": "percent", "°": "degrees", "€": "euros", "£": "pounds",
+    "&": "and", "+": "plus", "=": "equals", "@": "at", "%": "percent", "°": "degrees", "€": "euros",
+    "£": "pounds",
     "¥": "yen", "$": "dollars", "¢": "cents", "§": "section", "¶": "paragraph", "©": "copyright", "→": "to",
     "←": "from", "↔": "to and from", "⇒": "means", "±": "plus or minus", "×": "times", "÷": "divided by",
-    "≈": "about", "≠": "is not equal to", "≤": "is at most", "≥": "is at least", "∞": "infinity", "√": "square root of",
-    "№": "number", "‰": "per mille", "²": "squared", "³": "cubed", "℃": "degrees Celsius", "℉": "degrees Fahrenheit",
+    "≈": "about", "≠": "is not equal to", "≤": "is at most", "≥": "is at least", "∞": "infinity",
+    "√": "square root of",
+    "№": "number", "‰": "per mille", "²": "squared", "³": "cubed", "℃": "degrees Celsius",
+    "℉": "degrees Fahrenheit",
 }  # fmt: skip
 _PAUSES = frozenset("|•·◦‣▪●■—–")
 
@@ -66,7 +70,6 @@ def _slash(m: re.Match[str]) -> list[Claim]:
     said = "" if left.isupper() and right.isupper() else "or" if left.islower() or right.islower() else ""
     start, end = m.start("s"), m.end("s")
     return [Claim(start, end, f" {said} " if said else " ")]
-
 
 
 def _suffix(m: re.Match[str]) -> list[Claim]:
@@ -84,7 +87,9 @@ def _subscript(m: re.Match[str]) -> str:
     out = []
     for p in parts:
         digits = "".join(str(unicodedata.digit(c)) for c in p) if not p[0].isalpha() else ""
-        out.append(letters(p) if not digits else digit_words(digits) if len(digits) > 4 else cardinal(int(digits)))
+        out.append(
+            letters(p) if not digits else digit_words(digits) if len(digits) > 4 else cardinal(int(digits))
+        )
     return " ".join(out)
 
 
@@ -118,23 +123,41 @@ def _drop(m: re.Match[str]) -> list[Claim]:
 
 
 FORMULAS: tuple[Rule, ...] = (
-    rule("formula", r"(?<![\w])(?:[A-Z][a-z]?[₀-₉]{0,3}){1,8}(?<=[₀-₉])(?:[A-Z][a-z]?[₀-₉]{0,3}){0,8}(?![\w])", _subscript,
-         "₀₁₂₃₄₅₆₇₈₉"),
+    rule(
+        "formula",
+        r"(?<![\w])(?:[A-Z][a-z]?[₀-₉]{0,3}){1,8}(?<=[₀-₉])(?:[A-Z][a-z]?[₀-₉]{0,3}){0,8}(?![\w])",
+        _subscript,
+        "₀₁₂₃₄₅₆₇₈₉",
+    ),
     rule("formula", r"(?<![\w-])(?:H2O|CO2|O2|H2SO4|N2O|CH4|NH3|H2O2|SO2|NO2)(?![\w-])", _subscript, "0"),
     rule("suffix", r"(?<![\w])(?P<b>[A-Z]|[A-Za-z]{4,})(?P<s>\+\+|\+|#)(?![\w+#])", _suffix, "+#"),
 )
 
 RULES: tuple[Rule, ...] = (
     rule("slash", r"(?P<l>[A-Za-z]{1,20})(?P<s>[ ]?/[ ]?)(?P<r>[A-Za-z]{1,20})", _slash, "/"),
-    rule("hash", rf"#(?=([\w{MASK}]))", lambda m: [Claim(m.start(), m.end(), "number" if m.group(1) == MASK else "hashtag")], "#"),
+    rule(
+        "hash",
+        rf"#(?=([\w{MASK}]))",
+        lambda m: [Claim(m.start(), m.end(), "number" if m.group(1) == MASK else "hashtag")],
+        "#",
+    ),
     rule("dash", r"(?<=\w)--+(?=\w)|(?<=\s)--+(?=\s)", lambda m: [Claim(m.start(), m.end(), "—")], "-"),
     rule("sign", r"([&+=@%°€£¥$¢§¶©→←↔⇒±×÷≈≠≤≥∞√№‰²³℃℉])\1*", _sign, "&+=@%°€£¥$¢§¶©→←↔⇒±×÷≈≠≤≥∞√№‰²³℃℉"),
-    rule("greek", rf"(?<![^\W\d_])[{''.join(_GREEK)}](?![^\W\d_])", lambda m: [Claim(m.start(), m.end(), _GREEK[m.group(0)])],
-         "".join(_GREEK)),
+    rule(
+        "greek",
+        rf"(?<![^\W\d_])[{''.join(_GREEK)}](?![^\W\d_])",
+        lambda m: [Claim(m.start(), m.end(), _GREEK[m.group(0)])],
+        "".join(_GREEK),
+    ),
     rule("pause", r"[ ]?[|•·◦‣▪●■]+[ ]?", _pause, "|•·◦‣▪●■"),
     rule("space", r"[_/\\]+|(?<=\w)[*~^](?=\w)", _space, "_/\\*~^"),
     # Square brackets and braces open inline phonemes or control words in some voices: never hand them on.
-    rule("drop", r"[\[\]{}<>*#~^`™®\u200b-\u200f\u2060\ufeff\u00ad]+", _drop, "[]{}<>*#~^`™®\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u00ad"),
+    rule(
+        "drop",
+        r"[\[\]{}<>*#~^`™®\u200b-\u200f\u2060\ufeff\u00ad]+",
+        _drop,
+        "[]{}<>*#~^`™®\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u00ad",
+    ),
     rule("numeric", r"[\u2150-\u218f\u2460-\u24ff\u2776-\u2793\u3220-\u33ff⁰-₉]", _numeric),
     rule("other", rf"[^\x00-\x7f\w\s{MASK}]", _other),
     rule("control", r"[\x00-\x08\x0b-\x1f\x7f-\x9f]+", _space),

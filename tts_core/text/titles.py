@@ -3,83 +3,156 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from .claims import Claim, Rule, alternatives, at_end, end_without_stop, rule
 from .identifiers import STATES
-from .numerals import cardinal, letter, letters, ordinal, pairs, roman, spoken_digits
+from .numerals import cardinal, letter, letters, ordinal, pairs, roman
 
-TITLES = {
-    "Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Messrs": "Messers", "Prof": "Professor", "Rev": "Reverend",
-    "Hon": "Honorable", "Gov": "Governor", "Sen": "Senator", "Rep": "Representative", "Gen": "General",
-    "Capt": "Captain", "Cpt": "Captain", "Lt": "Lieutenant", "Col": "Colonel", "Sgt": "Sergeant", "Cmdr": "Commander",
-    "Maj": "Major", "Adm": "Admiral", "Pres": "President", "Supt": "Superintendent", "Atty": "Attorney",
-    "Fr": "Father", "Msgr": "Monsignor", "Amb": "Ambassador", "Mt": "Mount", "Ft": "Fort",
-}  # fmt: skip
-STREETS = {
-    "St": "Street", "Ave": "Avenue", "Av": "Avenue", "Blvd": "Boulevard", "Rd": "Road", "Ln": "Lane", "Dr": "Drive",
-    "Ct": "Court", "Pl": "Place", "Cir": "Circle", "Ter": "Terrace", "Terr": "Terrace", "Pkwy": "Parkway",
-    "Hwy": "Highway", "Sq": "Square", "Trl": "Trail", "Expy": "Expressway", "Fwy": "Freeway", "Aly": "Alley",
-    "Plz": "Plaza", "Xing": "Crossing",
-}  # fmt: skip
+
+def _read_tables() -> dict[str, dict[str, str]]:
+    """``abbreviations.tsv`` by kind.
+
+    Kinds: ``title`` (before a name), ``street`` (after one), ``dotted`` (with a dot), ``bare`` (also
+    without),    ``slashed``, ``acronym`` (those that voices read wrong), ``reference`` (before a number).
+    """
+    tables: dict[str, dict[str, str]] = {}
+    lines = Path(__file__).with_name("abbreviations.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    for kind, written, spoken in (line.split("\t") for line in lines):
+        tables.setdefault(kind, {})[written] = spoken
+    return tables
+
+
+_TABLES = _read_tables()
+TITLES = _TABLES["title"]
+STREETS = _TABLES["street"]
 _STREET_WORDS = frozenset((*STREETS, *STREETS.values(), "Way", "Broadway", "Loop", "Row", "Walk"))
-_DOTTED = {  # always written with a dot, "no." is apart
-    "approx": "approximately", "appt": "appointment", "acct": "account", "dept": "department", "Dept": "Department",
-    "est": "estimated", "incl": "including", "excl": "excluding", "max": "maximum", "min": "minimum", "tel": "telephone",
-    "Tel": "Telephone", "ext": "extension", "Ext": "Extension", "vol": "volume", "Vol": "Volume", "misc": "miscellaneous",
-    "Inc": "Incorporated", "Corp": "Corporation", "Ltd": "Limited", "Co": "Company", "Bros": "Brothers",
-    "Assn": "Association", "Univ": "University", "Govt": "Government", "Intl": "International", "Natl": "National",
-    "Jr": "Junior", "Sr": "Senior", "Esq": "Esquire", "Apt": "Apartment", "Ste": "Suite", "Bldg": "Building",
-    "Fl": "Floor", "Rm": "Room", "apt": "apartment", "ste": "suite", "rm": "room", "bldg": "building", "qty": "quantity",
-    "Qty": "Quantity", "ref": "reference", "Ref": "Reference", "temp": "temperature", "info": "information",
-    "etc": "et cetera", "vs": "versus", "cf": "compare", "e.g": "for example", "i.e": "that is", "et al": "and others",
-    "a.k.a": "also known as", "P.O": "P O", "Ph.D": "PhD", "M.D": "MD", "D.C": "DC", "U.S": "US", "U.K": "UK",
-    "U.S.A": "USA", "E.U": "EU", "a.m": "AM", "p.m": "PM", "A.M": "AM", "P.M": "PM", "B.C": "BC", "A.D": "AD",
-    "R.S.V.P": "RSVP", "hrs": "hours", "mins": "minutes", "secs": "seconds", "yrs": "years", "Attn": "Attention",
-    "attn": "attention", "Mtn": "Mountain", "Rte": "Route",
-}  # fmt: skip
+_DOTTED = _TABLES["dotted"]
 # Written without a dot as well.
-_BARE = {
-    "vs": "versus", "etc": "et cetera", "Inc": "Incorporated", "Corp": "Corporation", "Ltd": "Limited",
-    "Apt": "Apartment", "Ste": "Suite", "Bldg": "Building", "Blvd": "Boulevard", "Pkwy": "Parkway", "Hwy": "Highway",
-    "Jr": "Junior", "Sr": "Senior", "Attn": "Attention", "approx": "approximately", "appt": "appointment",
-    "Dept": "Department", "aka": "also known as", "AKA": "also known as", "Intl": "International",
-    "a.m": "AM", "p.m": "PM", "e.g": "for example", "i.e": "that is", "sq ft": "square feet", "Rte": "Route", "ext": "extension",
-}  # fmt: skip
-_SLASHED = {
-    "w/o": "without", "w/": "with", "b/c": "because", "c/o": "care of", "n/a": "not applicable",
-    "N/A": "not applicable", "and/or": "and or", "a/c": "A C", "A/C": "A C", "b/w": "between", "24hr": "twenty four hour",
-}  # fmt: skip
+_BARE = _TABLES["bare"]
+_SLASHED = _TABLES["slashed"]
 # Acronyms that voices read wrong: as another word, or as a word where letters are said.
-_ACRONYMS = {
-    "PO": "P O", "ATT": "A. T and T", "AT&T": "A. T and T", "SSN": "SSN", "POS": "P O S", "TBD": "T B D",
-    "OB": "O B", "FOB": "F O B", "CAD": "cad", "AD": "A. D", "AMEX": "Amex", "AKA": "also known as", "ASL": "ASL",
-    "MSRP": "M S R P", "DIY": "D I Y",
-}  # fmt: skip
+_ACRONYMS = _TABLES["acronym"]
 # Function words in capitals ("THIS IS ON") would be spelled.
-_CAPS = (
-    "AM AN AS AT BE BY CAN DO GO HE IF IN IS IT ME MY NO OF ON OR SO TO UP US WE ALL AND ANY ARE BUT DID FOR GET HAS "
-    "HAD HER HIM HIS HOW ITS LET MAY NEW NOT NOW OFF OLD ONE OUR OUT OWN SAY SEE SHE THE TOO TWO USE WAS WAY WHO WHY "
-    "YES YOU YOUR"
-).split()
-_CAPS_ALWAYS = frozenset("AN AS AT BE BY DO GO IF IS MY OF ON SO TO UP WE CAN AND ARE BUT THE NOT YOU".split())
+_CAPS = [
+    "AM",
+    "AN",
+    "AS",
+    "AT",
+    "BE",
+    "BY",
+    "CAN",
+    "DO",
+    "GO",
+    "HE",
+    "IF",
+    "IN",
+    "IS",
+    "IT",
+    "ME",
+    "MY",
+    "NO",
+    "OF",
+    "ON",
+    "OR",
+    "SO",
+    "TO",
+    "UP",
+    "US",
+    "WE",
+    "ALL",
+    "AND",
+    "ANY",
+    "ARE",
+    "BUT",
+    "DID",
+    "FOR",
+    "GET",
+    "HAS",
+    "HAD",
+    "HER",
+    "HIM",
+    "HIS",
+    "HOW",
+    "ITS",
+    "LET",
+    "MAY",
+    "NEW",
+    "NOT",
+    "NOW",
+    "OFF",
+    "OLD",
+    "ONE",
+    "OUR",
+    "OUT",
+    "OWN",
+    "SAY",
+    "SEE",
+    "SHE",
+    "THE",
+    "TOO",
+    "TWO",
+    "USE",
+    "WAS",
+    "WAY",
+    "WHO",
+    "WHY",
+    "YES",
+    "YOU",
+    "YOUR",
+]
+_CAPS_ALWAYS = frozenset(
+    [
+        "AN",
+        "AS",
+        "AT",
+        "BE",
+        "BY",
+        "DO",
+        "GO",
+        "IF",
+        "IS",
+        "MY",
+        "OF",
+        "ON",
+        "SO",
+        "TO",
+        "UP",
+        "WE",
+        "CAN",
+        "AND",
+        "ARE",
+        "BUT",
+        "THE",
+        "NOT",
+        "YOU",
+    ]
+)
 _REGNAL = (
-    "Henry|Louis|George|Edward|Charles|James|William|Richard|John|Paul|Pius|Elizabeth|Philip|Francis|Frederick|"
+    "Henry|Louis|George|Edward|Charles|James|William|Richard|John|Paul|Pius|Elizabeth|Philip|Francis"
+    "|Frederick|"
     "Alexander|Benedict|Catherine|Mary|Nicholas|Napoleon|Leo|Gregory|Clement|Innocent|Ivan|Peter|Robert|Otto|"
     "Ferdinand|Leopold|Albert|Gustav|Christian|Harald|Umberto|Boniface|Urban|Julius|Ramses|Ramesses|Ptolemy|"
-    "Cleopatra|Xerxes|Darius|Malcolm|Margaret|Victor|Carl|Felipe|Alfonso|Wilhelm"
+    "Cleopatra|Xerxes|Darius|Margaret|Victor|Carl|Felipe|Alfonso|Wilhelm"
 )
 _NUMBERED = (
-    "Chapter|Part|Section|Book|Volume|Act|Scene|Article|Title|Phase|Type|Class|Level|Stage|Tier|Grade|Unit|Appendix|"
-    "Episode|Season|Round|Figure|Table|War|Bowl|Rocky|Fantasy|Formula|Apollo|Rome|Vatican|Schedule|Category|Factor|"
+    "Chapter|Part|Section|Book|Volume|Act|Scene|Article|Title|Phase|Type|Class|Level|Stage|Tier|Grade"
+    "|Unit|Appendix|"
+    "Episode|Season|Round|Figure|Table|War|Bowl|Rocky|Fantasy|Formula|Apollo|Rome|Vatican|Schedule"
+    "|Category|Factor|"
     "Module|Exhibit|Amendment|chapter|part|section|volume|act|phase|type|class|level|stage|tier|Saturn|Mark"
 )
 _ROM = r"(?P<r>(?=[IVXLC])(?:X{0,3}L?X{0,3}|XC)(?:IX|IV|V?I{0,3}))"
 _SUFFIXED_NAME = r"(?<=[a-z] )"
 _DIRECTIONS = {
-    "N": "North", "S": "South", "E": "East", "W": "West", "NE": "Northeast", "NW": "Northwest", "SE": "Southeast",
+    "N": "North", "S": "South", "E": "East", "W": "West", "NE": "Northeast", "NW": "Northwest",
+    "SE": "Southeast",
     "SW": "Southwest",
 }  # fmt: skip
-_AIRLINES = "AA|AC|AF|AI|AS|AV|AZ|BA|B6|CX|CZ|DL|EI|EK|EY|F9|FR|G4|HA|IB|JL|KE|KL|LA|LH|LX|MU|NH|NK|NZ|OS|QF|QR|SK|SN|SQ|SY|TK|TP|UA|U2|VA|VS|WN|WS"
+_AIRLINES = (
+    "AA|AC|AF|AI|AS|AV|AZ|BA|B6|CX|CZ|DL|EI|EK|EY|F9|FR|G4|HA|IB|JL|KE|KL|LA|LH|LX|MU|NH|NK"
+    "|NZ|OS|QF|QR|SK|SN|SQ|SY|TK|TP|UA|U2|VA|VS|WN|WS"
+)
 _ST = alternatives(_STREET_WORDS)
 _STREET_KEYS = alternatives(STREETS)
 
@@ -92,8 +165,16 @@ _BEFORE_STREET = re.compile(r"(?:[A-Z][\w'’]*|[0-9]+(?:st|nd|rd|th)|\ue000)\.?
 _HOUSE_BEFORE = re.compile(r"(?:[0-9]|\ue000)+ (?:[NSEW]{1,2}\.? )?(?:[\w'’]+ ){0,3}$")
 
 
+_REFERENCES = _TABLES["reference"]
+
+
+def _reference(m: re.Match[str]) -> str:
+    said = _REFERENCES[m.group("a").lower()]
+    return said.capitalize() if m.group("a")[0].isupper() else said
+
+
 def _dr(m: re.Match[str]) -> list[Claim]:
-    """ "Dr. Smith" is Doctor; "Elm Dr." (after a name, before no name, or after a house number) is Drive."""
+    """Doctor before a name ("Dr. Smith"), Drive after one or after a house number ("12 Elm Dr.")."""
     before, after = m.string[: m.start()], m.string[m.end() :]
     named = re.match(r" ?(?:[A-Z]\.? )?[A-Z][a-z]", after)
     street = _BEFORE_STREET.search(before) and (not named or _HOUSE_BEFORE.search(before))
@@ -102,12 +183,15 @@ def _dr(m: re.Match[str]) -> list[Claim]:
 
 
 def _st(m: re.Match[str]) -> list[Claim]:
-    """ "St. Louis" is Saint; "Main St." is Street."""
+    """Saint or Street: "St. Louis", "Main St.", "on St. Mary's St."."""
     before, after = m.string[: m.start()], m.string[m.end() :]
     named = re.match(r" ?[A-Z][a-z]", after)
-    first = not _BEFORE_STREET.search(before) or bool(re.search(r"(?i)(?:^|[.,;:] )[\w']+ $", before[-20:]) and named
-                                                      and not _HOUSE_BEFORE.search(before))
-    saint = named and (first or bool(re.search(r"(?i)\b(?:in|at|to|from|near|of|the|visit|city|mount) $", before)))
+    first = not _BEFORE_STREET.search(before) or bool(
+        re.search(r"(?i)(?:^|[.,;:] )[\w']+ $", before[-20:]) and named and not _HOUSE_BEFORE.search(before)
+    )
+    saint = named and (
+        first or bool(re.search(r"(?i)\b(?:in|at|to|from|near|of|the|visit|city|mount) $", before))
+    )
     return [Claim(m.start(), end_without_stop(m), "Saint" if saint else "Street")]
 
 
@@ -129,7 +213,14 @@ def _slashed(m: re.Match[str]) -> list[Claim]:
 
 
 def _number_sign(m: re.Match[str]) -> list[Claim]:
-    word = {"No": "number", "Nos": "numbers", "no": "number", "nos": "numbers", "NO": "number", "Nr": "number"}
+    word = {
+        "No": "number",
+        "Nos": "numbers",
+        "no": "number",
+        "nos": "numbers",
+        "NO": "number",
+        "Nr": "number",
+    }
     said = word[m.group(1)]
     if m.group(1)[0] == "N" and not m.string[: m.start()].strip():
         said = said.capitalize()
@@ -193,14 +284,19 @@ def _route(m: re.Match[str]) -> list[Claim]:
 
 def _regnal(m: re.Match[str]) -> list[Claim] | None:
     n = roman(m.group("r"))
-    if not n or (m.group("r") == "I" and not re.match(r"(?:$|[.,;:!?]|['’]s| of\b| was\b)", m.string[m.end() :])):
+    if not n or (
+        m.group("r") == "I" and not re.match(r"(?:$|[.,;:!?]|['’]s| of\b| was\b)", m.string[m.end() :])
+    ):
         return None
     return [Claim(m.start("r"), m.end("r"), "the " + ordinal(n))]
 
 
 def _numbered(m: re.Match[str]) -> list[Claim] | None:
     n = roman(m.group("r"))
-    if not n or (m.group("r") == "I" and re.match(r" (?:am|was|have|will|would|think|can|do|'|need|want|see)", m.string[m.end() :])):
+    if not n or (
+        m.group("r") == "I"
+        and re.match(r" (?:am|was|have|will|would|think|can|do|'|need|want|see)", m.string[m.end() :])
+    ):
         return None
     return [Claim(m.start("r"), m.end("r"), cardinal(n))]
 
@@ -234,7 +330,7 @@ def _caps(m: re.Match[str]) -> list[Claim] | None:
 
 
 def _said_no(m: re.Match[str]) -> list[Claim]:
-    """The voice's front end takes a sentence's last "no." for "number"; a blank before the dot prevents that."""
+    """The embedded voice takes a last "no." for "number"; a blank before the dot prevents that."""
     return [Claim(m.start(), m.end() - 1, m.group(1) + " ")]
 
 
@@ -245,42 +341,95 @@ def _plural_acronym(m: re.Match[str]) -> str:
 ADDRESS: tuple[Rule, ...] = (
     rule(
         "address",
-        r"(?<![\w.,/$£€#:-])(?P<n>[0-9]{1,5})(?P<tail>-?[A-Z](?![\w]))?(?: (?P<dir>(?:NE|NW|SE|SW|[NSEW])\.?)(?= ))?"
-        rf"(?= )(?: (?!(?:{_ST})\b)(?:[A-Z][\w'’]*\.?|[0-9]{{1,3}}(?:st|nd|rd|th))){{1,4}}? (?P<street>{_ST})(?![\w])\.?"
+        r"(?<![\w.,/$£€#:-])(?P<n>[0-9]{1,5})(?P<tail>-?[A-Z](?![\w]))?(?: (?P<dir>(?:NE|NW|SE|SW"
+        r"|[NSEW])\.?)(?= ))?"
+        rf"(?= )(?: (?!(?:{_ST})\b)(?:[A-Z][\w'’]*\.?|[0-9]{{1,3}}(?:st|nd|rd|th))){{1,4}}? "
+        rf"(?P<street>{_ST})(?![\w])\.?"
         r"(?: (?P<dir2>(?:NE|NW|SE|SW|[NSEW])\.?)(?![\w]))?",
         _address,
         "0",
     ),
-    rule("room", r"(?i:\b(?:room|suite|ste\.?|apartment|apt\.?|unit|rm\.?|building|bldg\.?|office|gate|platform|bay|studio|seat|row)"
-         r"(?: (?:number|no\.?))?) #?(?P<head>[A-Z])?-?(?P<n>[0-9]{1,5})-?(?P<tail>[A-Z])?(?![\w])(?![.,:/-][0-9])", _room, "0"),
-    rule("flight", rf"(?i:\bflights?)(?: (?:number|no\.))? (?P<carrier>{_AIRLINES}|[A-Z]{{2}})?[ -]?(?P<n>[0-9]{{1,4}})(?![\w])(?![.,:/-][0-9])",
-         _flight, "0"),
-    rule("flight", rf"(?<![\w.,/$-])(?P<carrier>{_AIRLINES})[ ]?(?P<n>[0-9]{{2,4}})(?![\w])(?![.,:/-][0-9])", _flight, "0"),
-    rule("highway", rf"(?<![\w.,/$-])(?P<name>I|US|SR|{'|'.join(STATES)})-(?P<n>[0-9]{{1,3}})(?P<tail>[NSEW])?(?![\w])", _highway, "-"),
-    rule("route", r"\b(?:[Rr]oute|[Rr]te\.?|[Hh]ighway|Hwy\.?|[Ee]xit|[Ii]nterstate|US|bus|Bus|[Ff]orm|[Bb]ox) (?P<n>[0-9]{1,4})(?![\w])(?![.,:/-][0-9])", _route, "0"),
+    rule(
+        "room",
+        r"(?i:\b(?:room|suite|ste\.?|apartment|apt\.?|unit|rm\.?|building|bldg\.?|office|gate|platform"
+        r"|bay|studio|seat|row)"
+        r"(?: (?:number|no\.?))?) #?(?P<head>[A-Z])?-?(?P<n>[0-9]{1,5})-?(?P<tail>[A-Z])?(?![\w])"
+        r"(?![.,:/-][0-9])",
+        _room,
+        "0",
+    ),
+    rule(
+        "flight",
+        rf"(?i:\bflights?)(?: (?:number|no\.))? (?P<carrier>{_AIRLINES}|[A-Z]{{2}})?[ -]?"
+        rf"(?P<n>[0-9]{{1,4}})(?![\w])(?![.,:/-][0-9])",
+        _flight,
+        "0",
+    ),
+    rule(
+        "flight",
+        rf"(?<![\w.,/$-])(?P<carrier>{_AIRLINES})[ ]?(?P<n>[0-9]{{2,4}})(?![\w])(?![.,:/-][0-9])",
+        _flight,
+        "0",
+    ),
+    rule(
+        "highway",
+        rf"(?<![\w.,/$-])(?P<name>I|US|SR|{'|'.join(STATES)})-(?P<n>[0-9]{{1,3}})(?P<tail>[NSEW])?(?![\w])",
+        _highway,
+        "-",
+    ),
+    rule(
+        "route",
+        r"\b(?:[Rr]oute|[Rr]te\.?|[Hh]ighway|Hwy\.?|[Ee]xit|[Ii]nterstate|US|bus|Bus|[Ff]orm|[Bb]ox) "
+        r"(?P<n>[0-9]{1,4})(?![\w])(?![.,:/-][0-9])",
+        _route,
+        "0",
+    ),
 )
 
 RULES: tuple[Rule, ...] = (
     rule("slashed", rf"(?<![\w/])({alternatives(_SLASHED)})(?![\w/])", _slashed, "/2"),
     rule("number sign", r"(?<![\w])(No|Nos|no|nos|NO|Nr)\. ?(?=[0-9\ue000])", _number_sign, "."),
+    rule(
+        "reference",
+        r"(?<![\w])(?P<a>[Ff]igs?|[Pp]p?|[Cc]h|[Ss]ec|[Aa]rt)\.(?= ?[0-9\ue000])",
+        _reference,
+        ".",
+    ),
     rule("doctor", r"(?<![\w])Dr(?:\.(?![\w])|(?![\w]))", _dr),
     rule("saint", r"(?<![\w])St(?:\.(?![\w])|(?![\w]))", _st),
     rule("title", rf"(?<![\w])({alternatives(TITLES)})\.?(?= [A-Z])", _title),
     rule("title", r"(?<![\w])(Mr|Mrs|Ms|Prof)\.(?= ?[A-Z]|,|$)", _title, "."),
-    rule("street", rf"(?<=[A-Za-z0-9\ue000] )({_STREET_KEYS})(?:\.(?![\w])|(?=,| (?:#|Apt|Suite|Ste|Unit|[NSEW]{{1,2}}\b)))(?<!^)", _street),
+    rule(
+        "street",
+        rf"(?<=[A-Za-z0-9\ue000] )({_STREET_KEYS})(?:\.(?![\w])|(?=,| (?:#|Apt|Suite|Ste|Unit"
+        rf"|[NSEW]{{1,2}}\b)))(?<!^)",
+        _street,
+    ),
     rule("abbreviation", rf"(?<![\w.])({alternatives(_DOTTED)})\.(?![\w])", _abbreviation, "."),
     rule("bare", rf"(?<![\w.])({alternatives(_BARE)})(?![\w'’])(?!\.\w)", _bare),
     rule("regnal", rf"(?<![\w])(?:{_REGNAL}) {_ROM}(?![\w])", _regnal),
     rule("numbered", rf"(?<![\w])(?:{_NUMBERED}) {_ROM}(?![\w])", _numbered),
-    rule("roman", r"(?<=[a-z] )(?P<r>II|III|IV|VI|VII|VIII|IX|XI|XII|XIII|XIV|XV|XVI|XX|XXI)(?![\w])", _roman_alone),
+    rule(
+        "roman",
+        r"(?<=[a-z] )(?P<r>II|III|IV|VI|VII|VIII|IX|XI|XII|XIII|XIV|XV|XVI|XX|XXI)(?![\w])",
+        _roman_alone,
+    ),
     rule("acronym", rf"(?<![\w&])(?:{alternatives(_ACRONYMS)})(?![\w&])", _acronym),
     rule("ampersand", r"(?<![\w&])([A-Z]{1,5})&([A-Z]{1,5})(?![\w&])", _ampersand, "&"),
-    rule("plural acronym", r"(?<![\w])([A-Z]{2,5})['’]s(?= (?:are|were|have|in|of|and|for)\b)", _plural_acronym, "'’"),
+    rule(
+        "plural acronym",
+        r"(?<![\w])([A-Z]{2,5})['’]s(?= (?:are|were|have|in|of|and|for)\b)",
+        _plural_acronym,
+        "'’",
+    ),
     rule("capitals", rf"(?<![\w.'’])(?:{'|'.join(_CAPS)})(?![\w'’])", _caps),
     rule("no", r"(?<![\w.])(no|NO)\.(?=[\s\"')\]”’.]*$)", _said_no, "."),
-    rule("letter", r"(?i:(?<=\bletter )|(?<=\bgrade )|(?<=\bplan )|(?<=\bgate )|(?<=\brow )|(?<=\bzone )|(?<=\bvitamin )"
-         r"|(?<=\bsection )|(?<=\bpart )|(?<=\boption )|(?<=\bterminal )|(?<=\bhepatitis )|(?<=\btype ))A(?![\w.'’])",
-         lambda m: letter("A")),
+    rule(
+        "letter",
+        r"\b(?i:letter|grade|plan|gate|row|zone|vitamin|section|part|option|terminal|hepatitis|type) (?P<a>A)"
+        r"(?![\w.'’])",
+        lambda m: [Claim(m.start("a"), m.end("a"), letter("A"))],
+    ),
 )
 # Words that make the pre-pass look at a text without digits or signs.
 TRIGGERS = alternatives({*TITLES, *STREETS, *(k for k in _DOTTED if "." not in k), *_BARE})

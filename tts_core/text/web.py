@@ -1,7 +1,7 @@
 """Readings of e-mail addresses, URLs, host names, IP and MAC addresses, handles, hashtags, files and paths.
 
-Written after how people dictate them (RFC 3986 and RFC 5321 say what belongs to one). Schemes and "www." are not
-read; a long query string is left out, since nobody can note it down from hearing it.
+Written after how people dictate them (RFC 3986 and RFC 5321 say what belongs to one). Schemes and "www."
+are not read; a long query string is left out, since nobody can note it down from hearing it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,45 @@ import re
 from .claims import Claim, Rule, alternatives, rule
 from .numerals import code, digit_words, letters, spoken_digits
 
-_TLDS = (
-    "com org net edu gov mil io ai app dev info biz co uk us ca de fr eu tv me ly nl jp au in health shop store "
-    "online tech cloud xyz site live link page"
-).split()
+_TLDS = [
+    "com",
+    "org",
+    "net",
+    "edu",
+    "gov",
+    "mil",
+    "io",
+    "ai",
+    "app",
+    "dev",
+    "info",
+    "biz",
+    "co",
+    "uk",
+    "us",
+    "ca",
+    "de",
+    "fr",
+    "eu",
+    "tv",
+    "me",
+    "ly",
+    "nl",
+    "jp",
+    "au",
+    "in",
+    "health",
+    "shop",
+    "store",
+    "online",
+    "tech",
+    "cloud",
+    "xyz",
+    "site",
+    "live",
+    "link",
+    "page",
+]
 _EXTENSIONS = {
     "pdf": "PDF",
     "txt": "T X T",
@@ -68,7 +103,35 @@ _SIGNS = {
     ";": "semicolon",
     "|": "pipe",
 }
-_SPELLED = frozenset("uk us eu ai io ui ux id ip tv api faq url sms cgi ssl sso aws ibm abc usa ups ui qa hr".split())
+_SPELLED = frozenset(
+    [
+        "uk",
+        "us",
+        "eu",
+        "ai",
+        "io",
+        "ui",
+        "ux",
+        "id",
+        "ip",
+        "tv",
+        "api",
+        "faq",
+        "url",
+        "sms",
+        "cgi",
+        "ssl",
+        "sso",
+        "aws",
+        "ibm",
+        "abc",
+        "usa",
+        "ups",
+        "ui",
+        "qa",
+        "hr",
+    ]
+)
 _PIECE = re.compile(r"[A-Za-z]+|[0-9]+|[^\W\d_]+|.", re.DOTALL)
 _VOWEL = re.compile(r"[aeiouyAEIOUY]")
 _MAX_QUERY = 24
@@ -82,7 +145,7 @@ def word(text: str) -> str:
 
 
 def name(text: str) -> str:
-    """A dotted, dashed, slashed name read piece by piece: "a-b.co.uk/x1" -> "A. dash B dot co dot U K ..."."""
+    """A name read piece by piece: "a-b.co.uk/x1" -> "A. dash B dot co dot U K slash X one"."""
     out: list[str] = []
     for piece in _PIECE.findall(text):
         if piece.isascii() and piece.isalpha():
@@ -105,7 +168,7 @@ _CLOSERS = ".,;:!?'\"”’>*_"
 
 
 def _trim(text: str) -> str:
-    """Drop the sentence's punctuation from the end of a URL; a bracket stays only when it was opened inside."""
+    """Drop the sentence's punctuation from a URL's end; a bracket stays only if opened inside."""
     while text:
         if text[-1] in _CLOSERS or (text[-1] in ")]}" and not re.search(r"[(\[{]", text)):
             text = text[:-1]
@@ -190,22 +253,37 @@ _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 
 
 RULES: tuple[Rule, ...] = (
-    rule("url", r"(?<![\w])(?:(?:https?|ftp|wss?)://|mailto:|www\.)[^\s<>\ue000]+", _url, ":.", re.IGNORECASE),
+    rule(
+        "url", r"(?<![\w])(?:(?:https?|ftp|wss?)://|mailto:|www\.)[^\s<>\ue000]+", _url, ":.", re.IGNORECASE
+    ),
     rule(
         "email",
         r"(?<![\w.+-])[A-Za-z0-9_][A-Za-z0-9._%+'-]{0,63}@" + rf"{_LABEL}(?:\.{_LABEL})+",
         _email,
         "@",
     ),
-    rule("ip", r"(?<![\w.])(?P<ip>(?:[0-9]{1,3}\.){3}[0-9]{1,3})(?:/(?P<mask>[0-9]{1,2}))?(?::(?P<port>[0-9]{2,5}))?"
-         r"(?![\w])(?!\.[0-9])", _ip, "."),
+    rule(
+        "ip",
+        r"(?<![\w.])(?P<ip>(?:[0-9]{1,3}\.){3}[0-9]{1,3})(?:/(?P<mask>[0-9]{1,2}))?(?::(?P<port>[0-9]{2,5}))?"
+        r"(?![\w])(?!\.[0-9])",
+        _ip,
+        ".",
+    ),
     rule("mac", r"(?<![\w:-])(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}(?![\w:-])", _hex_groups, ":-"),
-    rule("uuid", r"(?<![\w-])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![\w-])", _hex_groups, "-"),
-    rule("ipv6", r"(?<![\w:])(?:[0-9A-Fa-f]{1,4}:){1,6}(?::(?:[0-9A-Fa-f]{1,4}:){0,5}|(?<=(?::[0-9A-Fa-f]{4}:))"
-         r")[0-9A-Fa-f]{1,4}(?![\w:])", _ipv6, ":"),
+    rule(
+        "uuid", r"(?<![\w-])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![\w-])", _hex_groups, "-"
+    ),
+    rule(
+        "ipv6",
+        r"(?<![\w:])(?:[0-9A-Fa-f]{1,4}:){1,6}(?::(?:[0-9A-Fa-f]{1,4}:){0,5}|(?<=(?::[0-9A-Fa-f]{4}:))"
+        r")[0-9A-Fa-f]{1,4}(?![\w:])",
+        _ipv6,
+        ":",
+    ),
     rule(
         "file",
-        rf"(?<![\w./\\@])([A-Za-z0-9](?:[\w-]|\.(?=[\w-])){{0,80}})\.({alternatives(_EXTENSIONS)})(?![\w])(?!\.\w)",
+        rf"(?<![\w./\\@])([A-Za-z0-9](?:[\w-]|\.(?=[\w-])){{0,80}})\.({alternatives(_EXTENSIONS)})"
+        rf"(?![\w])(?!\.\w)",
         _file,
         ".",
         re.IGNORECASE,

@@ -1,7 +1,7 @@
 """Readings of dates, times of day, time zones, years and decades.
 
-US conventions: month before day in all-digit dates, day ordinals ("March fifth"), years in pairs ("twenty twenty
-four"), 12-hour clock as written. ISO 8601 dates and times are recognised.
+US conventions: month before day in all-digit dates, day ordinals ("March fifth"), years in pairs ("twenty
+twenty four"), 12-hour clock as written. ISO 8601 dates and times are recognised.
 """
 
 from __future__ import annotations
@@ -11,10 +11,23 @@ import re
 from .claims import DASH, Claim, Rule, alternatives, at_end, rule
 from .numerals import cardinal, letters, ordinal, plural, year
 
-MONTHS = (
-    "January February March April May June July August September October November December"
-).split()
-_MONTH_OF = {m: i + 1 for i, m in enumerate(MONTHS)} | {m[:3]: i + 1 for i, m in enumerate(MONTHS)} | {"Sept": 9}
+MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+_MONTH_OF = (
+    {m: i + 1 for i, m in enumerate(MONTHS)} | {m[:3]: i + 1 for i, m in enumerate(MONTHS)} | {"Sept": 9}
+)
 _MONTH_OF |= {m.upper(): i for m, i in _MONTH_OF.items()}
 _DAYS = {
     "Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wednesday", "Weds": "Wednesday",
@@ -26,7 +39,8 @@ ZONES = {
     "CST": "Central Standard Time", "CDT": "Central Daylight Time", "CT": "Central Time",
     "MST": "Mountain Standard Time", "MDT": "Mountain Daylight Time", "MT": "Mountain Time",
     "PST": "Pacific Standard Time", "PDT": "Pacific Daylight Time", "PT": "Pacific Time",
-    "GMT": "GMT", "UTC": "UTC", "BST": "BST", "CET": "CET", "CEST": "CEST", "IST": "IST", "AKST": "Alaska Time",
+    "GMT": "GMT", "UTC": "UTC", "BST": "BST", "CET": "CET", "CEST": "CEST", "IST": "IST",
+    "AKST": "Alaska Time",
     "HST": "Hawaii Time", "Z": "UTC",
 }  # fmt: skip
 _M = alternatives(_MONTH_OF)
@@ -81,7 +95,7 @@ def _month_name(text: str) -> str:
 
 
 def _month_day(m: re.Match[str]) -> list[Claim] | None:
-    """ "March 5", "Dec 20th-24th", "March 5th, 2024": month, day and year each keep their place."""
+    """Month first ("March 5", "Dec 20th-24th", "March 5th, 2024"): each part keeps its place."""
     day = int(m.group("d"))
     if not 1 <= day <= 31:
         return None
@@ -138,7 +152,7 @@ def _weekday_range(m: re.Match[str]) -> str:
 
 
 def clock(hour: int, minute: int, second: int | None, *, bare: bool) -> str:
-    """ "2:05" -> "two oh five". ``bare``: no AM or PM follows, so a full hour needs "o'clock" or "hundred"."""
+    """Read 2:05 as "two oh five". ``bare``: no AM or PM follows, so a full hour is "o'clock" or "hundred"."""
     if hour == 0 and minute == 0 and second is None and bare:
         return "midnight"
     words = cardinal(hour)
@@ -239,7 +253,8 @@ def _year_range(m: re.Match[str]) -> str:
 
 
 _YEAR_CUE = (
-    r"(?i:\b(?:in|since|by|year|until|till|before|after|during|from|of|circa|early|late|mid|around|for|spring|"
+    r"(?i:\b(?:in|since|by|year|until|till|before|after|during|from|of|circa|early|late|mid|around"
+    r"|for|spring|"
     r"summer|fall|autumn|winter|class of|copyright|fiscal|FY|Q[1-4])[ -])"
 )
 
@@ -248,7 +263,9 @@ def _year_alone(m: re.Match[str]) -> list[Claim] | None:
     """A bare 4-digit number: 1900-2099 unless it counts things; 1000-1899 only after a cue ("in 1776")."""
     n = int(m.group("y"))
     after = m.string[m.end() :]
-    counts = re.match(r" (?!(?:was|is|has|this|as|taxes|sales|results|elections|levels|us)\b)[a-z-]+s\b| people\b", after)
+    counts = re.match(
+        r" (?!(?:was|is|has|this|as|taxes|sales|results|elections|levels|us)\b)[a-z-]+s\b| people\b", after
+    )
     if not m.group("cue") and not 1900 <= n <= 2099:
         return None
     if counts:
@@ -259,7 +276,11 @@ def _year_alone(m: re.Match[str]) -> list[Claim] | None:
 def _military(m: re.Match[str]) -> str:
     hour, minute = m.group("h", "mi")
     first = ("zero " if hour[0] == "0" and hour != "00" else "") + cardinal(int(hour))
-    return f"{first} hundred" if minute == "00" else f"{first} {'oh ' if minute[0] == '0' else ''}{cardinal(int(minute))}"
+    return (
+        f"{first} hundred"
+        if minute == "00"
+        else f"{first} {'oh ' if minute[0] == '0' else ''}{cardinal(int(minute))}"
+    )
 
 
 def _fiscal(m: re.Match[str]) -> str:
@@ -273,51 +294,127 @@ def _era(m: re.Match[str]) -> str:
 
 
 _DATE_CUE = (
-    r"(?i:\b(?:on|by|due|dated|until|till|from|since|between|before|after|for|of|date|dates|and|to|through|starting|"
+    r"(?i:\b(?:on|by|due|dated|until|till|from|since|between|before|after|for|of|date|dates|and|to"
+    r"|through|starting|"
     r"ending|arrives?|expires?|expiring|born|dob)(?:[ ](?:is|was|the))?[:]?[ ])"
 )
 _DAY = r"(?P<d>[0-9]{1,2})(?:st|nd|rd|th)?"
 
 NUMERIC: tuple[Rule, ...] = (
-    rule("iso date", rf"{_NOT_AFTER}(?P<y>[12][0-9]{{3}})-(?P<mo>[01][0-9])-(?P<d>[0-3][0-9])"
-         r"(?:[T ](?P<h>[0-2][0-9]):(?P<mi>[0-5][0-9])(?::[0-5][0-9](?:\.[0-9]{1,6})?)?(?P<z>Z|\+00:00)?(?![\w]))?"
-         r"(?![\w])(?!-[0-9])", _iso, "-"),
-    rule("date", rf"{_NOT_AFTER}(?P<a>[0-9]{{1,2}})(?P<s>[/.-])(?P<b>[0-9]{{1,2}})(?P=s)(?P<y>(?:19|20)[0-9]{{2}})"
-         r"(?![\w])(?![/-][0-9])", _numeric, "/.-"),
-    rule("date", rf"{_NOT_AFTER}(?P<a>[0-9]{{1,2}})/(?P<b>[0-9]{{1,2}})/(?P<y>[0-9]{{2}})(?![\w])(?![/-][0-9])",
-         _numeric, "/"),
+    rule(
+        "iso date",
+        rf"{_NOT_AFTER}(?P<y>[12][0-9]{{3}})-(?P<mo>[01][0-9])-(?P<d>[0-3][0-9])"
+        r"(?:[T ](?P<h>[0-2][0-9]):(?P<mi>[0-5][0-9])(?::[0-5][0-9](?:\.[0-9]{1,6})?)?(?P<z>Z"
+        r"|\+00:00)?(?![\w]))?"
+        r"(?![\w])(?!-[0-9])",
+        _iso,
+        "-",
+    ),
+    rule(
+        "date",
+        rf"{_NOT_AFTER}(?P<a>[0-9]{{1,2}})(?P<s>[/.-])(?P<b>[0-9]{{1,2}})(?P=s)(?P<y>(?:19|20)[0-9]{{2}})"
+        r"(?![\w])(?![/-][0-9])",
+        _numeric,
+        "/.-",
+    ),
+    rule(
+        "date",
+        rf"{_NOT_AFTER}(?P<a>[0-9]{{1,2}})/(?P<b>[0-9]{{1,2}})/(?P<y>[0-9]{{2}})(?![\w])(?![/-][0-9])",
+        _numeric,
+        "/",
+    ),
 )
 
 NAMED: tuple[Rule, ...] = (
     rule("weekday range", rf"(?<![\w])({_D})\.?[ ]?{DASH}[ ]?({_D})(?![\w])", _weekday_range, "-–—"),
-    rule("weekday", rf"(?<![\w])(?:({_D}))(?:\.(?![\w])|(?=,[ ](?:{_M}|the|[0-9])|[ ](?:{_M})\.?[ ][0-9]|[ ][0-9]))", _weekday, ".,"),
-    rule("month day", rf"(?<![\w])(?P<m>{_M})\.?[ ]?(?P<day>{_DAY})(?![\w:%/])(?![.,][0-9])"
-         rf"(?:[ ]?{DASH}[ ]?(?P<day2>(?P<d2>[0-9]{{1,2}})(?:st|nd|rd|th)?)(?![\w:%/]))?"
-         rf"(?:,?[ ](?P<y>{_Y})(?![ ]?(?:%|°)))?", _month_day, "0"),
-    rule("day month", rf"{_NOT_AFTER}{_DAY}[ ](?:of[ ])?(?P<m>{_M})(?![\w])\.?(?:,?[ ](?P<y>{_Y}))?", _day_month, "0"),
+    rule(
+        "weekday",
+        rf"(?<![\w])(?:({_D}))(?:\.(?![\w])|(?=,[ ](?:{_M}|the|[0-9])|[ ](?:{_M})\.?[ ][0-9]|[ ][0-9]))",
+        _weekday,
+        ".,",
+    ),
+    rule(
+        "month day",
+        rf"(?<![\w])(?P<m>{_M})\.?[ ]?(?P<day>{_DAY})(?![\w:%/])(?![.,][0-9])"
+        rf"(?:[ ]?{DASH}[ ]?(?P<day2>(?P<d2>[0-9]{{1,2}})(?:st|nd|rd|th)?)(?![\w:%/]))?"
+        rf"(?:,?[ ](?P<y>{_Y})(?![ ]?(?:%|°)))?",
+        _month_day,
+        "0",
+    ),
+    rule(
+        "day month",
+        rf"{_NOT_AFTER}{_DAY}[ ](?:of[ ])?(?P<m>{_M})(?![\w])\.?(?:,?[ ](?P<y>{_Y}))?",
+        _day_month,
+        "0",
+    ),
     rule("month year", rf"(?<![\w])(?P<m>{_M})(?P<dot>\.?),?[ ](?P<y>{_Y})", _month_year, "0"),
-    rule("cued date", rf"{_DATE_CUE}(?P<a>1[0-2]|0?[1-9])/(?P<b>3[01]|[12][0-9]|0?[1-9])(?![\w/])(?!\.[0-9])",
-         _cued_numeric, "/"),
-    rule("time range", rf"{_NOT_AFTER}(?P<t1>[0-9]{{1,2}}(?::[0-9]{{2}})?)[ ]?(?P<ap1>{_AP})?[ ]?{DASH}[ ]?"
-         rf"(?P<t2>[0-9]{{1,2}}(?::[0-9]{{2}})?)(?:[ ]?(?P<ap2>{_AP}))?(?![\w:%])(?![.,/-][0-9])", _time_range, "-–—"),
-    rule("time", r"(?<![\w.,/$£€-])(?<![\w]:)(?P<clock>(?P<h>[0-9]{1,2}):(?P<mi>[0-9]{2})(?::(?P<s>[0-9]{2}))?)"
-         rf"(?:[ ]?(?P<ap>{_AP}))?(?![\w])(?![:][0-9])", _time, ":"),
+    rule(
+        "cued date",
+        rf"{_DATE_CUE}(?P<a>1[0-2]|0?[1-9])/(?P<b>3[01]|[12][0-9]|0?[1-9])(?![\w/])(?!\.[0-9])",
+        _cued_numeric,
+        "/",
+    ),
+    rule(
+        "time range",
+        rf"{_NOT_AFTER}(?P<t1>[0-9]{{1,2}}(?::[0-9]{{2}})?)[ ]?(?P<ap1>{_AP})?[ ]?{DASH}[ ]?"
+        rf"(?P<t2>[0-9]{{1,2}}(?::[0-9]{{2}})?)(?:[ ]?(?P<ap2>{_AP}))?(?![\w:%])(?![.,/-][0-9])",
+        _time_range,
+        "-–—",
+    ),
+    rule(
+        "time",
+        r"(?<![\w.,/$£€-])(?<![\w]:)(?P<clock>(?P<h>[0-9]{1,2}):(?P<mi>[0-9]{2})(?::(?P<s>[0-9]{2}))?)"
+        rf"(?:[ ]?(?P<ap>{_AP}))?(?![\w])(?![:][0-9])",
+        _time,
+        ":",
+    ),
     rule("hour", rf"(?<![\w.,/$£€:])(?P<h>[0-9]{{1,2}})[ ]?(?P<ap>{_AP})(?![\w])", _hour, "0"),
-    rule("military", r"(?<![\w.,/$£€:-])(?P<h>[0-2][0-9])(?P<mi>[0-5][0-9])(?= (?:hours|hrs)\b)", _military, "0"),
+    rule(
+        "military",
+        r"(?<![\w.,/$£€:-])(?P<h>[0-2][0-9])(?P<mi>[0-5][0-9])(?= (?:hours|hrs)\b)",
+        _military,
+        "0",
+    ),
     rule("fiscal", r"(?<![\w])(?P<f>FY|CY)[ ]?'?(?P<y>20[0-9]{2}|[0-9]{2})(?![\w])", _fiscal, "0"),
-    rule("season", r"(?<![\w.,/$£€:-])(?P<a>(?:19|20)[0-9]{2})/(?P<b>[0-9]{2})(?![\w/])", lambda m:
-         f"{year(int(m.group('a')))} slash {year(_full_year(m.group('a')[:2] + m.group('b'))).partition(' ')[2]}", "/"),
+    rule(
+        "season",
+        r"(?<![\w.,/$£€:-])(?P<a>(?:19|20)[0-9]{2})/(?P<b>[0-9]{2})(?![\w/])",
+        lambda m: f"{year(int(m.group('a')))} slash {cardinal(int(m.group('b')))}",
+        "/",
+    ),
     rule("era", r"(?<![\w.,/$£€-])([0-9]{1,4})[ ](AD|BC|BCE|CE)(?![\w])", _era, "0"),
-    rule("decade", r"(?<![\w.,/$£€])(?<![0-9]-)['’‘]?(?P<n>[12][0-9][0-9]0|[0-9]0)['’]?s(?![\w])", _decade, "0"),
-    rule("short year", r"(?<![\w])['’‘](?P<n>[0-9]{2})(?![\w'’\"])", lambda m: cardinal(int(m.group("n")))
-         if m.group("n")[0] != "0" else "oh " + cardinal(int(m.group("n"))), "'’‘"),
-    rule("year range", rf"{_NOT_AFTER}(?P<a>1[5-9][0-9]{{2}}|20[0-9]{{2}})[ ]?{DASH}[ ]?"
-         r"(?P<b>1[5-9][0-9]{2}|20[0-9]{2}|[0-9]{2})(?![\w])(?![.,:/-][0-9])", _year_range, "-–—"),
-    rule("month", r"(?<![\w])(Jan|Feb|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)(?:\.(?![\w])|(?=[ ][0-9\ue000]))", _month_alone),
+    rule(
+        "decade", r"(?<![\w.,/$£€])(?<![0-9]-)['’‘]?(?P<n>[12][0-9][0-9]0|[0-9]0)['’]?s(?![\w])", _decade, "0"
+    ),
+    rule(
+        "short year",
+        r"(?<![\w])['’‘](?P<n>[0-9]{2})(?![\w'’\"])",
+        lambda m: (
+            cardinal(int(m.group("n"))) if m.group("n")[0] != "0" else "oh " + cardinal(int(m.group("n")))
+        ),
+        "'’‘",
+    ),
+    rule(
+        "year range",
+        rf"{_NOT_AFTER}(?P<a>1[5-9][0-9]{{2}}|20[0-9]{{2}})[ ]?{DASH}[ ]?"
+        r"(?P<b>1[5-9][0-9]{2}|20[0-9]{2}|[0-9]{2})(?![\w])(?![.,:/-][0-9])",
+        _year_range,
+        "-–—",
+    ),
+    rule(
+        "month",
+        r"(?<![\w])(Jan|Feb|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)(?:\.(?![\w])|(?=[ ][0-9\ue000]))",
+        _month_alone,
+    ),
 )
 
 ZONE = rule("zone", rf"(?<=[ ])(?<=[\ue000M][ ])({_Z})(?![\w])", _zone)
 YEARS: tuple[Rule, ...] = (
-    rule("year", rf"(?P<cue>{_YEAR_CUE})?(?<![\w.,/$£€-])(?<![0-9]:)(?P<y>[12][0-9]{{3}})(?![\w%°])(?![.,:/-][0-9])"
-         r"(?![ ]?(?:%|°))", _year_alone, "0"),
+    rule(
+        "year",
+        rf"(?P<cue>{_YEAR_CUE})?(?<![\w.,/$£€-])(?<![0-9]:)(?P<y>[12][0-9]{{3}})(?![\w%°])(?![.,:/-][0-9])"
+        r"(?![ ]?(?:%|°))",
+        _year_alone,
+        "0",
+    ),
 )
