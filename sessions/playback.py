@@ -13,6 +13,10 @@ from typing import Protocol
 Clock = Callable[[], float]
 
 
+_SLACK_S = 0.25
+"""How far a report may lead real time: clocks differ, and messages are delayed unevenly."""
+
+
 class Playback(Protocol):
     """The listener's position in one context's audio; samples at the output rate."""
 
@@ -65,6 +69,8 @@ class PlaybackClock:
         self._base = 0  # samples played at the anchor time
         self._anchor = 0.0
         self._reported = 0
+        self._first = 0.0  # when the first audio was sent
+        self._plays = True  # in real time; not so a client that reports more than it can have played
 
     @property
     def sent_samples(self) -> int:
@@ -77,10 +83,11 @@ class PlaybackClock:
         dry = 0.0
         if self._sent == 0:
             self._base, self._anchor = 0, now
+            self._first = now
         else:
             ended = self._anchor + (self._sent - self._base) / self._rate
             if now > ended:
-                dry = now - ended
+                dry = now - ended if self._plays else 0.0
                 self._base, self._anchor = self._sent, now
         self._sent += samples
         return dry
@@ -102,6 +109,8 @@ class PlaybackClock:
         if sample < self._reported:
             return
         self._reported = sample
+        if sample > (self._clock() - self._first + _SLACK_S) * self._rate:
+            self._plays = False  # it takes a file, and never hears a gap
         self._base, self._anchor = sample, self._clock()
 
     def cut(self) -> int:

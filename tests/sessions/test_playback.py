@@ -54,6 +54,16 @@ def test_reports_win_over_the_estimate() -> None:
     assert playback.heard() == 16000
 
 
+def test_a_client_that_takes_a_file_hears_no_gaps() -> None:
+    clock = Clock()
+    playback = PlaybackClock(8000, clock)
+    for _ in range(5):
+        assert playback.sent(8000) == 0.0
+        clock.now += 0.01
+        playback.reported(playback.sent_samples)
+        clock.now += 0.5
+
+
 @given(st.lists(st.tuples(st.sampled_from(["sent", "wait", "report"]), st.integers(0, 20_000)), max_size=60))
 def test_heard_never_goes_back_past_a_report_nor_beyond_what_was_sent(steps: list[tuple[str, int]]) -> None:
     clock = Clock()

@@ -1,0 +1,123 @@
+"""Unmodified clients of the Cartesia protocol against a gateway with the real voice."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from telephony.dsp.level import rms_dbfs
+from telephony.dsp.pcm import decode
+from tests import envs
+from tests.peers.process import GatewayProcess
+
+PEERS = Path(__file__).resolve().parents[2] / "peers"
+SENTENCES = "Hello there, this is the first delta. Your order number is 4215 and it ships on Thursday."
+CLIENT_S = 120
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[GatewayProcess]:
+    with GatewayProcess() as running:
+        yield running
+
+
+def drive(gateway: GatewayProcess, env: str, script: str, *args: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [str(envs.ensure(env)), str(PEERS / script), gateway.url, *args],
+        capture_output=True,
+        text=True,
+        timeout=CLIENT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def audible(audio: str, encoding: str = "pcm_s16le", rate: int = 22050) -> float:
+    """Seconds of audio, after checking that it is speech and not silence."""
+    pcm = decode(base64.b64decode(audio), encoding)
+    assert -35 < rms_dbfs(pcm) < -10
+    assert np.abs(pcm).max() < 1.0
+    return len(pcm) / rate
+
+
+def check_times(words: list[list[Any]], seconds: float) -> None:
+    """Starts in order, each word after the one before has ended, all within the audio."""
+    for before, after in zip(words, words[1:], strict=False):
+        assert before[1] <= before[2] <= after[1]
+    assert words[0][1] < 0.3
+    assert seconds - 0.6 < words[-1][2] <= seconds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["sentence", "token"])
+def test_pipecat_speaks_a_turn(gateway: GatewayProcess, mode: str) -> None:
+    result = drive(gateway, "pipecat", "pipecat_cartesia.py", mode)
+    assert result["errors"] == []
+    assert " ".join(word for word, _ in result["words"]) == SENTENCES
+    times = [pts for _, pts in result["words"]]
+    assert times == sorted(times)
+    seconds = audible(result["audio"])
+    assert 4.0 < seconds < 8.0
+    assert (times[-1] - times[0]) / 1e9 < seconds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["interrupt", "late"])
+def test_pipecat_interrupts_and_speaks_again(gateway: GatewayProcess, mode: str) -> None:
+    result = drive(gateway, "pipecat", "pipecat_cartesia.py", mode)
+    assert result["errors"] == []
+    assert [word for word, _ in result["words"]][-2:] == ["Second", "answer."]
+    audible(result["audio"])
+
+
+@pytest.mark.slow
+def test_livekit_speaks_a_turn_with_timed_words(gateway: GatewayProcess) -> None:
+    result = drive(gateway, "livekit", "livekit_cartesia.py", "turn")
+    assert "".join(word for word, _, _ in result["words"]) == SENTENCES
+    check_times(result["words"], audible(result["audio"]))
+
+
+@pytest.mark.slow
+def test_livekit_interrupts_and_speaks_again(gateway: GatewayProcess) -> None:
+    result = drive(gateway, "livekit", "livekit_cartesia.py", "interrupt")
+    assert "".join(word for word, _, _ in result["words"]) == "Second answer."
+    assert 0.5 < audible(result["audio"]) < 2.0
+    # It stopped reading: what it had got by then is bounded by our run-ahead.
+    assert result["heard_s"] < 0.7 + 3.0 + 0.5
+
+
+@pytest.mark.slow
+def test_livekit_survives_a_long_tool_call(gateway: GatewayProcess) -> None:
+    result = drive(gateway, "livekit", "livekit_cartesia.py", "pause")
+    said = "".join(word for word, _, _ in result["words"])
+    assert said.replace(" ", "") == "Letmelookthatupforyou.Hereitis,thankyou."
+    assert audible(result["audio"]) > 2.0
+
+
+@pytest.mark.slow
+def test_the_sdk_speaks_over_websocket_and_http(gateway: GatewayProcess) -> None:
+    result = drive(gateway, "sdk", "cartesia_sdk.py")
+    push = result["push"]
+    assert 4.0 < audible(push["audio"]) < 8.0
+    assert push["kinds"].count("done") == 1
+    assert push["kinds"][-1] == "done"
+    flush = result["flush"]
+    seconds = audible(flush["audio"], "mulaw", 8000)
+    assert " ".join(word for word, _, _ in flush["words"]) == SENTENCES
+    check_times(flush["words"], seconds)
+    assert flush["flushes"] == [1, 2, 3]
+    assert 0.5 < audible(result["after_cancel"]["audio"]) < 2.0
+    wav = base64.b64decode(result["bytes"])
+    assert wav[:4] == b"RIFF"
+    assert wav.count(b"RIFF") == 1
+    assert 4.0 < audible(base64.b64encode(wav[44:]).decode(), rate=24000) < 8.0
+    assert "heart" in result["voices"]
