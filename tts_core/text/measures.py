@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from .claims import DASH, NUM, Claim, Rule, alternatives, rule
-from .numerals import cardinal, code, letters, number, ordinal, pairs, spoken_digits
+from .numerals import cardinal, code, letters, number, ordinal, pairs, plural, spoken_digits
+from .when import MONTHS
 
 
 def _read_units() -> dict[str, tuple[str, str]]:
@@ -218,15 +219,11 @@ def _slashed(m: re.Match[str]) -> str | None:
     if 0 < a < b and b in (2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 32, 64, 100):
         return fraction(a, b)
     if 1 <= a <= 12 and 10 < b <= 31:
-        from .when import MONTHS
-
         return f"{MONTHS[a - 1]} {ordinal(b)}"
     return f"{cardinal(a)} over {cardinal(b)}"
 
 
 def _zero_date(m: re.Match[str]) -> str | None:
-    from .when import MONTHS
-
     a, b = int(m.group("a")), int(m.group("b"))
     if not (1 <= a <= 12 and 1 <= b <= 31):
         return f"{spoken_digits(m.group('a'))} slash {spoken_digits(m.group('b'))}"
@@ -320,8 +317,6 @@ def _ordinal(m: re.Match[str]) -> str:
 
 
 def _suffix_s(m: re.Match[str]) -> str:
-    from .numerals import plural
-
     return plural(cardinal(int(m.group("n"))))
 
 

@@ -9,6 +9,7 @@ import re
 import unicodedata
 
 from .claims import Claim, Rule, rule
+from .numerals import cardinal, digit_words, letter, letters
 
 MASK = "\ue000"
 """Stands in the working text where a rule has claimed (private use, so no pattern takes it for a letter)."""
@@ -75,14 +76,10 @@ def _slash(m: re.Match[str]) -> list[Claim]:
 def _suffix(m: re.Match[str]) -> list[Claim]:
     said = {"#": "sharp", "++": "plus plus", "+": "plus"}[m.group("s")]
     base = m.group("b")
-    from .numerals import letter
-
     return [Claim(m.start("b"), m.end("s"), f"{letter(base) if len(base) == 1 else base} {said}")]
 
 
 def _subscript(m: re.Match[str]) -> str:
-    from .numerals import cardinal, digit_words, letters
-
     parts = re.findall(r"[A-Z][a-z]?|[₀-₉]+|[0-9]+", m.group(0))
     out = []
     for p in parts:
@@ -103,8 +100,6 @@ def _space(m: re.Match[str]) -> list[Claim]:
 
 def _numeric(m: re.Match[str]) -> str | None:
     """Circled figures and roman-numeral characters by their Unicode value."""
-    from .numerals import cardinal
-
     value = unicodedata.numeric(m.group(0), None)
     return cardinal(int(value)) if value is not None and value == int(value) and value < 10**6 else ""
 
