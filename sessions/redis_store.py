@@ -25,7 +25,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError, ResponseError, WatchError
 
 from sessions.breaker import Breaker
-from sessions.redis_subscriber import Subscriber
+from sessions.redis_subscriber import Subscriber, cancel_surely
 from sessions.store import Clock, StoreState, Unsubscribe, window_wait
 from tts_core.errors import SettingsError, StoreError
 
@@ -99,6 +99,7 @@ class RedisStore:
                 url, max_connections=max_connections, timeout=deadline, **options
             )
             self._client = Redis(connection_pool=pool)
+            options["socket_timeout"] = None
             self._subscriber = Subscriber(Redis.from_url(url, **options), deadline=deadline)
         except (ValueError, RedisError) as exc:
             raise SettingsError("the store URL cannot be read") from exc
@@ -136,9 +137,7 @@ class RedisStore:
         """Stop probing, drop connections. Idempotent."""
         tasks = [t for t in (self._task, *self._abandoned) if t is not None]
         self._task = None
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_surely(*tasks)
         await self._subscriber.close()
         with contextlib.suppress(RedisError, OSError, TimeoutError):
             async with asyncio.timeout(self._deadline):

@@ -16,21 +16,36 @@ from sessions.store import Unsubscribe
 
 log = logging.getLogger(__name__)
 
-_QUIET = 5.0
-"""Seconds of silence after which the connection is asked for a sign of life."""
+
+async def cancel_surely(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait for their end.
+
+    Once is not enough: redis-py sends under ``asyncio.wait_for``, which before Python 3.12 loses a
+    cancellation that comes in the moment the sending is done (CPython issue 86296).
+    """
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        done, left = await asyncio.wait(left, timeout=0.1)
+        for task in done:
+            if not task.cancelled():
+                task.exception()  # seen
 
 
 class Subscriber:
     """Fans messages out to callbacks.
 
     Args:
-        client: used for nothing else; closed by :meth:`close`.
+        client: used for nothing else, closed with this; without a ``socket_timeout``, deadlines are ours.
         deadline: seconds to connect and to confirm a subscription.
+        quiet: seconds of silence after which the connection is asked for a sign of life.
     """
 
-    def __init__(self, client: Redis, *, deadline: float) -> None:
+    def __init__(self, client: Redis, *, deadline: float, quiet: float = 5.0) -> None:
         self._client = client
         self._deadline = deadline
+        self._quiet = quiet
         self._callbacks: dict[str, list[Callable[[bytes], None]]] = {}
         self._confirmed: dict[str, asyncio.Event] = {}
         self._pubsub: PubSub | None = None
@@ -60,8 +75,7 @@ class Subscriber:
     async def close(self) -> None:
         """Stop listening."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_surely(self._task)
             self._task = None
         with contextlib.suppress(RedisError, OSError, TimeoutError):
             async with asyncio.timeout(self._deadline):
@@ -77,7 +91,7 @@ class Subscriber:
                 log.info("subscription lost", extra={"error": type(exc).__name__})
             for event in self._confirmed.values():
                 event.clear()
-            if asyncio.get_running_loop().time() - began > _QUIET:
+            if asyncio.get_running_loop().time() - began > self._quiet:
                 delay = 0.05
             await asyncio.sleep(delay)
             delay = min(1.0, delay * 2)
@@ -90,7 +104,7 @@ class Subscriber:
             self._pubsub = pubsub
             asked = False
             while True:
-                message = await pubsub.get_message(timeout=_QUIET)
+                message = await pubsub.get_message(timeout=self._quiet)
                 if message is not None:
                     asked = False
                     self._deliver(message)

@@ -16,8 +16,10 @@ from sessions.key_table import DOCUMENT
 from sessions.keys import KeyRing, parse_configured
 from sessions.memory_store import MemoryStore
 from sessions.principal import DEFAULT_SCOPES, Kind, Limits, Scope
+from sessions.redis_store import RedisStore
 from sessions.store import Store
-from tests.sessions.conftest import Clock
+from tests.peers.redis import RedisServer
+from tests.sessions.conftest import Clock, eventually
 from tts_core.errors import BadRequest, SettingsError, StoreError, Unauthorised
 
 PEPPER = b"p" * 32
@@ -311,3 +313,49 @@ async def test_no_place_to_keep_keys() -> None:
         await ring.create("acme")
     await ring.refresh()
     await ring.close()
+
+
+async def test_store_away_at_the_start_and_in_between(own_redis: RedisServer, clock: Clock) -> None:
+    store = RedisStore(own_redis.url)
+    await store.start()
+    one = KeyRing(store, PEPPER, wall=clock, poll=0.01)
+    await one.start()
+    key = await one.create("acme")
+    own_redis.kill()
+    two = KeyRing(store, PEPPER, wall=clock, poll=0.01)
+    await two.start()
+    assert _refused(two, key.presented)
+    assert not _refused(one, key.presented)  # known keys go on
+    with pytest.raises(StoreError):
+        await one.revoke(key.key_id)
+    assert not _refused(one, key.presented)
+    own_redis.start()  # empty: the ring that knows the keys brings them back
+
+    async def known() -> bool:
+        return not _refused(two, key.presented)
+
+    await eventually(known)
+    for ring in (one, two):
+        await ring.close()
+    await store.close()
+
+
+async def test_last_use_is_noted_once_a_minute(tmp_path: Path, clock: Clock) -> None:
+    ring = KeyRing(tmp_path / "keys.json", PEPPER, wall=clock, poll=0.01)
+    await ring.start()
+    key = await ring.create("acme")
+    ring.authenticate(key.presented)
+    clock.move(61)
+
+    async def noted() -> bool:
+        other = KeyRing(tmp_path / "keys.json", PEPPER)
+        await other.refresh()
+        return other.list()[0].used == 1000.0
+
+    await eventually(noted)
+    await ring.close()
+
+
+async def test_a_key_needs_a_tenant(tmp_path: Path) -> None:
+    with pytest.raises(BadRequest):
+        await KeyRing(tmp_path / "keys.json", PEPPER).create("")

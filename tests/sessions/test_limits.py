@@ -231,3 +231,11 @@ async def test_gateways_hear_each_other_through_the_store(store: Store) -> None:
     for gate in gates:
         await gate.close()
     assert {t for t in asyncio.all_tasks() - before if t.get_name() == "context-gate"} == set()
+
+
+async def test_no_store_and_full_books_let_callers_speak(clock: Clock) -> None:
+    limiter = RateLimiter(MemoryStore(clock=clock, max_entries=0), clock=clock)
+    limiter._local = MemoryStore(clock=clock, max_entries=1)
+    callers = [_caller(key_id=k, own=Limits(requests_per_minute=1)) for k in "ab"]
+    assert [await _granted(limiter, c, requests=1) for c in (*callers, *callers)] == [True, True, False, True]
+    assert limiter.local_decisions == 4

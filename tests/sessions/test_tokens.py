@@ -307,3 +307,13 @@ async def test_store_away(own_redis: RedisServer, clock: Clock) -> None:
     with pytest.raises(StoreError):
         await strict.verify(tokens.mint(HOLDER), None)
     await store.close()
+
+
+async def test_a_flood_of_good_tokens_never_makes_one_work_twice(clock: Clock) -> None:
+    tokens = _tokens(clock)
+    tokens._used = MemoryStore(clock=clock, max_entries=2)
+    minted = [tokens.mint(HOLDER) for _ in range(3)]
+    results = await asyncio.gather(*(tokens.verify(t, None) for t in minted * 2), return_exceptions=True)
+    assert sum(isinstance(r, Principal) for r in results) == 2
+    clock.move(66)
+    await tokens.verify(tokens.mint(HOLDER), None)

@@ -291,3 +291,40 @@ async def test_a_killed_gateway_leaves_no_voice(shared_redis: RedisServer) -> No
 
         await eventually(gone, 5)
         assert not list(client.scan_iter("vx:killed:*"))
+
+
+async def test_a_voice_that_was_kept_without_our_knowing_is_deleted(own_redis: RedisServer) -> None:
+    """The server took the voice, but its answer came too late: nobody knows the id, so it must go."""
+    store = RedisStore(own_redis.url)
+    await store.start()
+    voices = VoiceStore(store, SECRET)
+    own_redis.pause()
+    with pytest.raises(StoreError):
+        await voices.put("acme", None, DATA, None)
+    assert voices.owed == 1
+    own_redis.resume()
+
+    async def repaid() -> bool:
+        return voices.owed == 0
+
+    await eventually(repaid)
+    with own_redis.client() as client:
+        assert not list(client.scan_iter("vx:acme:*"))
+    await voices.close()
+    await store.close()
+
+
+async def test_a_debt_ends_with_the_lease(own_redis: RedisServer, clock: Clock) -> None:
+    store = RedisStore(own_redis.url)
+    own_redis.kill()
+    voices = VoiceStore(store, SECRET, clock=clock)
+    await voices.delete_surely("acme", "vc_" + "0" * 32)
+    assert voices.owed == 1
+    clock.move(61)
+
+    async def ended() -> bool:
+        return voices.owed == 0
+
+    await eventually(ended)
+    await voices.close()
+    await store.close()
