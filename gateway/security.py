@@ -4,7 +4,7 @@ Sources: trust.md S1, S2, S6, S7; protocols.md 0 and 1.3 (clients send the key i
 never read. The order is Host (DNS rebinding), Origin (pages of others), credential.
 
 *Local mode* is a fresh install: bound to loopback, no key configured. There any key is taken as the tenant
-"local", so that a client needs nothing but the address; it must come from this machine, under a loopback
+"default", so that a client needs nothing but the address; it must come from this machine, under a loopback
 name, not through a proxy, and not from a web page. A page gets in by a browser token alone.
 """
 

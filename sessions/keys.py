@@ -359,7 +359,7 @@ class KeyRing:
         with contextlib.suppress(Unauthorised):
             self.authenticate(presented, loopback=True)
             return presented
-        issued = await self.create("local", name="this machine", scopes=frozenset(Scope), kind=Kind.LOCAL)
+        issued = await self.create("default", name="this machine", scopes=frozenset(Scope), kind=Kind.LOCAL)
         await asyncio.to_thread(write_private, path, issued.presented.encode() + b"\n")
         return issued.presented
 

@@ -24,7 +24,9 @@ class GatewayProcess:
 
     def __init__(self, **settings: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="voxwire-test-")
-        environ = {k: v for k, v in os.environ.items() if not k.startswith("VOXWIRE_") or k == "VOXWIRE_CACHE"}
+        environ = {
+            k: v for k, v in os.environ.items() if not k.startswith("VOXWIRE_") or k == "VOXWIRE_CACHE"
+        }
         environ |= {
             "VOXWIRE_PORT": "0",
             "VOXWIRE_DATA_DIR": f"{self._folder.name}/data",
