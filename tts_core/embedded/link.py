@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +38,27 @@ def environment() -> dict[str, str]:
     root = str(Path(__file__).parents[2])
     env["PYTHONPATH"] = os.pathsep.join(p for p in (root, env.get("PYTHONPATH", "")) if p)
     return env
+
+
+def _spawn(theirs: socket.socket) -> subprocess.Popen[bytes]:
+    """Start a worker on its end of the socket pair, which is closed here. Blocks until the program runs."""
+    with theirs:
+        # A session of its own: the terminal's Ctrl-C reaches the gateway alone, which ends its workers.
+        return subprocess.Popen(  # noqa: S603 - our own interpreter and code
+            [sys.executable, "-P", "-c", _COMMAND, str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+            env=environment(),
+        )
+
+
+def _end(spawning: asyncio.Future[subprocess.Popen[bytes]]) -> None:
+    """End a process whose start was abandoned."""
+    if not spawning.cancelled() and spawning.exception() is None:
+        spawning.result().kill()
+        spawning.result().wait()
 
 
 class _Pipe(asyncio.BufferedProtocol):
@@ -84,7 +106,7 @@ class WorkerLink:
     ) -> None:
         self._on_message = on_message
         self._on_lost = on_lost
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._transport: asyncio.Transport | None = None
         self._ready: asyncio.Future[wire.Ready] | None = None
         self._lost = False
@@ -104,29 +126,19 @@ class WorkerLink:
         loop = asyncio.get_running_loop()
         self._ready = loop.create_future()
         ours, theirs = socket.socketpair()
+        # In a thread: until the new program runs, its parent's thread stands still.
+        spawning = asyncio.ensure_future(asyncio.to_thread(_spawn, theirs))
         try:
+            self._process = await asyncio.shield(spawning)
             ours.setblocking(False)
-            try:
-                # An own session: the terminal's Ctrl-C reaches the gateway alone, which ends its workers
-                # itself.
-                self._process = await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    "-P",
-                    "-c",
-                    _COMMAND,
-                    str(theirs.fileno()),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.DEVNULL,
-                    pass_fds=(theirs.fileno(),),
-                    start_new_session=True,
-                    env=environment(),
-                )
-            finally:
-                theirs.close()
             _, pipe = await loop.connect_accepted_socket(lambda: _Pipe(self._message, self._gone), ours)
         except OSError as error:
             ours.close()
             raise EngineError("a worker of the built-in voice could not be started") from error
+        except asyncio.CancelledError:
+            ours.close()
+            spawning.add_done_callback(_end)
+            raise
         self._transport = pipe.transport
         self.send(configure)
         try:
@@ -145,11 +157,8 @@ class WorkerLink:
 
     def kill(self) -> None:
         """End the process now; ``on_lost`` follows."""
-        if self._process is not None and self._process.returncode is None:
-            try:
-                self._process.kill()
-            except ProcessLookupError:
-                log.debug("worker was gone already")
+        if self._process is not None:
+            self._process.kill()
         if self._transport is not None:
             self._transport.abort()
 
@@ -158,9 +167,8 @@ class WorkerLink:
         self.kill()
         if self._process is not None:
             try:
-                async with asyncio.timeout(5.0):
-                    await self._process.wait()
-            except TimeoutError:
+                await asyncio.to_thread(self._process.wait, 5.0)
+            except subprocess.TimeoutExpired:
                 log.warning("worker did not end after SIGKILL", extra={"pid": self._process.pid})
 
     def _message(self, message: wire.Message | wire.Audio) -> None:
