@@ -4,7 +4,7 @@ import base64
 import json
 
 from tests.peers.twilio import TwilioPeerCore, Violation
-from tests.peers.virtual import Clock
+from tests.virtual import Clock
 
 
 def media(core: TwilioPeerCore, payload: bytes) -> str:

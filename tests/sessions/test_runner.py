@@ -113,7 +113,7 @@ class Desk:
 
 def on_virtual(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
     def run() -> None:
-        virtual.run(test())
+        virtual.run(test)
 
     run.__name__ = test.__name__
     return run
@@ -248,7 +248,7 @@ def test_a_refusal_comes_at_once_in_one_terminal_event(error: VoxwireError) -> N
         assert desk.of(Failed)[0].error is error
         assert desk.gate.held == 0
 
-    virtual.run(main())
+    virtual.run(main)
 
 
 @on_virtual

@@ -12,7 +12,7 @@ from telephony.playout import Playout
 from telephony.profile import TWILIO
 from telephony.wheel import TimerWheel
 from tests.peers.twilio import TwilioPeerCore
-from tests.peers.virtual import Clock
+from tests.virtual import Clock
 
 SECONDS = 60.0
 CHUNK = b"\x55" * 8000

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telephony.wheel import Handle, TimerWheel
-from tests.peers.virtual import Clock, VirtualLoop, run
+from tests.virtual import Clock, VirtualLoop, run
 
 
 class Stream:

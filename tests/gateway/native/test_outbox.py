@@ -48,7 +48,7 @@ def test_nothing_is_lost_or_doubled_over_any_breaks(breaks: list[int], ahead: in
         received += last.got
         assert received == [str(i) for i in range(number)]
 
-    virtual.run(main())
+    virtual.run(main)
 
 
 def test_messages_pushed_during_a_replay_keep_their_order() -> None:
@@ -66,7 +66,7 @@ def test_messages_pushed_during_a_replay_keep_their_order() -> None:
         await asyncio.gather(box.attach(wire.send, 2), push())
         assert wire.got == [str(i) for i in range(2, 10)]
 
-    virtual.run(main())
+    virtual.run(main)
 
 
 def test_a_gap_or_a_claim_too_far_is_refused() -> None:
@@ -80,7 +80,7 @@ def test_a_gap_or_a_claim_too_far_is_refused() -> None:
             with pytest.raises(ResumeGap):
                 await box.attach(Wire().send, received)
 
-    virtual.run(main())
+    virtual.run(main)
 
 
 def test_senders_wait_at_the_limit_and_go_on_after_a_resume() -> None:
@@ -96,7 +96,7 @@ def test_senders_wait_at_the_limit_and_go_on_after_a_resume() -> None:
         await waiting
         assert wire.got == ["12345", "12345", "67890"]
 
-    virtual.run(main())
+    virtual.run(main)
 
 
 def test_closing_frees_those_who_wait() -> None:
@@ -111,7 +111,7 @@ def test_closing_frees_those_who_wait() -> None:
         with pytest.raises(LegClosed):
             await box.push("3")
 
-    virtual.run(main())
+    virtual.run(main)
 
 
 def test_live_messages_are_neither_kept_nor_counted() -> None:
@@ -123,4 +123,4 @@ def test_live_messages_are_neither_kept_nor_counted() -> None:
         await box.push_live(b"now")
         assert (wire.got, box.count) == ([b"now"], 0)
 
-    virtual.run(main())
+    virtual.run(main)

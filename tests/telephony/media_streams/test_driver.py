@@ -17,8 +17,9 @@ from telephony.media_streams.driver import LegEvent, MediaStreamLeg
 from telephony.media_streams.protocol import Dtmf, Media
 from telephony.profile import EXOTEL, TWILIO
 from telephony.wheel import TimerWheel
+from tests.peers.call import MemorySocket, VirtualCall
 from tests.peers.twilio import TwilioPeerCore, Violation
-from tests.peers.virtual import Clock, MemorySocket, VirtualCall, VirtualLoop, run
+from tests.virtual import Clock, VirtualLoop, run
 from tts_core.errors import LegClosed, LegError, PeerViolation
 
 SPEECH = bytes(range(1, 251)) * 640  # 20 s without a silent byte

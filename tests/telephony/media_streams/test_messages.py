@@ -7,7 +7,7 @@ import pytest
 
 from telephony.media_streams import messages
 from tests.peers.twilio import TwilioPeerCore
-from tests.peers.virtual import Clock
+from tests.virtual import Clock
 
 
 def test_every_message_of_twilio_decodes_to_its_type() -> None:

@@ -19,7 +19,7 @@ from telephony.media_streams.protocol import (
     Warned,
 )
 from tests.peers.twilio import TwilioPeerCore
-from tests.peers.virtual import Clock
+from tests.virtual import Clock
 from tts_core.errors import LegError, PeerViolation
 
 # As in Twilio's documentation of Media Streams messages.

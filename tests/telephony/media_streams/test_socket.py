@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from telephony.media_streams.socket import EagerSender
-from tests.peers.virtual import run
+from tests.virtual import run
 from tts_core.errors import LegClosed
 
 

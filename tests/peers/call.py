@@ -1,69 +1,16 @@
-"""Virtual time: a clock moved by hand, an event loop that never waits, and a call in memory on it."""
+"""A phone call in memory: a media leg and its Twilio on a virtual loop."""
 
 from __future__ import annotations
 
 import asyncio
-import selectors
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 from telephony.media_streams.driver import MediaStreamLeg
 from telephony.wheel import TimerWheel
 from tests.peers.twilio import TwilioPeerCore
 from tts_core.errors import LegClosed, PeerViolation
-
-Result = TypeVar("Result")
-
-
-class Clock:
-    """Seconds that move only when told to."""
-
-    def __init__(self, now: float = 1000.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class _Selector(selectors.SelectSelector):
-    """Instead of waiting, moves the loop's time on."""
-
-    loop: VirtualLoop
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        events = super().select(0)
-        if not events:
-            if timeout is None:
-                raise RuntimeError("everything waits for something that never comes")
-            self.loop.now += max(0.0, timeout)
-        return events
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time is virtual: ``asyncio.sleep`` takes no time and is exact."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        selector = _Selector()
-        selector.loop = self
-        super().__init__(selector)
-
-    def time(self) -> float:
-        return self.now
-
-
-def run(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-    """Run ``main`` in virtual time; fail if it leaves a task behind."""
-
-    async def checked() -> Result:
-        result = await main()
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        assert not left, f"tasks left behind: {left}"
-        return result
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(checked())
 
 
 class MemorySocket:
@@ -133,7 +80,7 @@ class MemorySocket:
 
 
 class VirtualCall:
-    """A leg and its Twilio in virtual time; to be made inside :func:`run`."""
+    """A leg and its Twilio in virtual time; to be made inside ``tests.virtual.run``."""
 
     def __init__(self, latency: float = 0.0, params: Mapping[str, str] | None = None, **leg: Any) -> None:
         loop = asyncio.get_running_loop()
