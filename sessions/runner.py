@@ -54,6 +54,10 @@ class Speaker(Protocol):
         """The stream is over."""
         ...
 
+    def first_wait(self, stream_id: str) -> float:
+        """Seconds that the stream's first segment waited for the engine; -1 before."""
+        ...
+
     def speak(self, stream_id: str, request: SpeechRequest) -> AsyncGenerator[SpeechChunk, None]:
         """The segment's audio; closing the iterator aborts it."""
         ...
@@ -383,6 +387,8 @@ class ContextRunner:
                 except StopAsyncIteration:
                     break
                 stats.engine_s += clock() - asked
+                if stats.queue_wait < 0:
+                    stats.queue_wait = self._speech.speaker.first_wait(self._stream_id)
                 stats.audio_s += len(chunk.pcm) / self._speech.info.native_rate
                 if phrases is not None:
                     kept.append(chunk)

@@ -21,7 +21,13 @@ class ToneEngine:
     """Speaks ``word_s`` a word, taking ``work_s`` a word for it, in chunks of ``chunk_s``."""
 
     def __init__(
-        self, *, word_s: float = 0.2, work_s: float = 0.001, chunk_s: float = 0.1, xrt: float = 200.0, slots: int = 4
+        self,
+        *,
+        word_s: float = 0.2,
+        work_s: float = 0.001,
+        chunk_s: float = 0.1,
+        xrt: float = 200.0,
+        slots: int = 4,
     ) -> None:
         self.word_s, self.work_s, self.chunk_s, self.xrt, self.slots = word_s, work_s, chunk_s, xrt, slots
         self.running = 0

@@ -244,6 +244,11 @@ class Scheduler:
         """Give the figures of an admitted stream (live object, do not change it); None after ``release``."""
         return self._streams.get(stream_id)
 
+    def first_wait(self, stream_id: str) -> float:
+        """Seconds that an admitted stream's first segment waited for a slot; -1 before it was started."""
+        stream = self._streams.get(stream_id)
+        return -1.0 if stream is None or stream.first_wait_s is None else stream.first_wait_s
+
     # -- admission ------------------------------------------------------------------------------------
 
     def admit(self, stream_id: str) -> None:

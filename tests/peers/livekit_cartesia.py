@@ -12,7 +12,10 @@ import aiohttp
 from livekit.plugins import cartesia
 
 TURN = ["Hello there, this is the fir", "st delta. Your order number is 42", "15 and it ships on Thursday."]
-LONG = "A long first answer that the caller will interrupt before it ends. And another sentence that follows it. "
+LONG = (
+    "A long first answer that the caller will interrupt before it ends. "
+    "And another sentence that follows it. "
+)
 
 
 async def speak(stream, texts, pause_s=0.05):
@@ -37,14 +40,21 @@ async def speak(stream, texts, pause_s=0.05):
 async def main(url, mode):
     async with aiohttp.ClientSession() as http:
         tts = cartesia.TTS(
-            voice="heart", model="gepard-1.0", api_key="any", base_url=url, sample_rate=22050, http_session=http
+            voice="heart",
+            model="gepard-1.0",
+            api_key="any",
+            base_url=url,
+            sample_rate=22050,
+            http_session=http,
         )
         result = {}
         if mode == "turn":
             result = await speak(tts.stream(), TURN)
         elif mode == "pause":
             # A tool call in the middle of a turn: longer than LiveKit's 10 s without any message.
-            result = await speak(tts.stream(), ["Let me look that up for you. ", "Here it is, thank you."], 11.0)
+            result = await speak(
+                tts.stream(), ["Let me look that up for you. ", "Here it is, thank you."], 11.0
+            )
         else:
             stream = tts.stream()
             stream.push_text(LONG)

@@ -28,7 +28,10 @@ from pipecat.services.tts_service import TextAggregationMode  # noqa: E402
 from pipecat.tests.utils import SleepFrame, run_test  # noqa: E402
 
 TURN = ["Hello there, this is the fir", "st delta. Your order number is 42", "15 and it ships on Thursday."]
-LONG = "A long first answer that the caller will interrupt before it ends. And another sentence that follows it. "
+LONG = (
+    "A long first answer that the caller will interrupt before it ends. "
+    "And another sentence that follows it. "
+)
 
 
 def turn(*texts: str) -> list[object]:
@@ -49,7 +52,13 @@ async def main(url: str, mode: str) -> None:
     )
     second = [SleepFrame(0.3), *turn("Second answer."), SleepFrame(2.5)]
     if mode == "interrupt":
-        frames = [LLMFullResponseStartFrame(), LLMTextFrame(LONG), SleepFrame(0.8), InterruptionFrame(), *second]
+        frames = [
+            LLMFullResponseStartFrame(),
+            LLMTextFrame(LONG),
+            SleepFrame(0.8),
+            InterruptionFrame(),
+            *second,
+        ]
     elif mode == "late":
         frames = [*turn(LONG), SleepFrame(0.8), InterruptionFrame(), *second]
     else:

@@ -20,7 +20,7 @@ STOP_S = 20.0
 
 
 class GatewayProcess:
-    """``with GatewayProcess() as gateway: gateway.url``; extra settings as ``VOXWIRE_`` names without prefix."""
+    """``with GatewayProcess() as gateway: gateway.url``; settings as ``VOXWIRE_`` names without prefix."""
 
     def __init__(self, **settings: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="voxwire-test-")

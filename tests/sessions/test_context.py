@@ -89,7 +89,15 @@ def test_heard_cuts_at_the_word_whose_middle_was_played() -> None:
     context = make(format=AudioFormat(rate=8000))
     context.text("One two three.")
     context.spoke((Word("One", 0, 3, 0.0, 0.4), Word("two", 4, 7, 0.4, 0.8), Word("three.", 8, 14, 0.8, 1.2)))
-    cases = {0: "", 1599: "", 1600: "One", 4799: "One", 4800: "One two", 8000: "One two three.", 10**6: "One two three."}
+    cases = {
+        0: "",
+        1599: "",
+        1600: "One",
+        4799: "One",
+        4800: "One two",
+        8000: "One two three.",
+        10**6: "One two three.",
+    }
     for samples, text in cases.items():
         heard = context.heard(samples)
         assert (heard.text, heard.text + heard.unheard) == (text, "One two three."), samples

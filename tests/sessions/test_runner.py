@@ -378,6 +378,7 @@ async def test_stats_tell_first_audio_and_leading_silence() -> None:
     await desk.end()
     stats = desk.context.stats
     assert stats.first_segment == 0
+    assert 0 <= stats.queue_wait < 0.01
     assert 0.0 <= stats.first_audio <= 0.08
     assert 0.1 <= stats.leading_silence <= 0.11
     assert stats.audio_s == pytest.approx(0.8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import subprocess
 from collections.abc import Iterator
@@ -51,7 +52,7 @@ def audible(audio: str, encoding: str = "pcm_s16le", rate: int = 22050) -> float
 
 def check_times(words: list[list[Any]], seconds: float) -> None:
     """Starts in order, each word after the one before has ended, all within the audio."""
-    for before, after in zip(words, words[1:], strict=False):
+    for before, after in itertools.pairwise(words):
         assert before[1] <= before[2] <= after[1]
     assert words[0][1] < 0.3
     assert seconds - 0.6 < words[-1][2] <= seconds
