@@ -1,9 +1,10 @@
+# ruff: noqa: PLR0911 - a rule is easiest to check as a list of cases, each with its answer
 """Where running text may be cut: the rules on a prefix of it.
 
 ``decide`` looks at clean text from the start of the present segment. It answers with a cut, or asks for more
-text, and an answer never changes with text that follows: every rule looks ahead only to the end of the next
-word, at most ``LOOKAHEAD`` characters. White space in the text is single; a line feed stands for one that ends
-a short line.
+text; an answer never changes with the text that follows. Every rule looks ahead only to the end of the next
+word, at most ``LOOKAHEAD`` characters. White space in the text is single; a line feed stands for one that
+ends a short line.
 
 A cut at a sentence end needs white space after the full stop and its closing quotes, so nothing is ever cut
 inside a number, price, decimal, version, time, URL, e-mail address or an abbreviation with inner dots.
@@ -127,8 +128,8 @@ def ends_sentence(text: str) -> bool:
 def releasable(text: str) -> bool:
     """Whether a text that paused here may be spoken: it ends in a full sentence or clause.
 
-    A full stop after a number counts ("It costs 3."), one after a title or initial does not, nor a comma after
-    a digit.
+    A full stop after a number counts ("It costs 3."), one after a title or initial does not, nor a comma
+    after a digit.
     """
     body = text.rstrip(" \n")
     bare = body.rstrip("\"'”’»)]}」』")
@@ -182,7 +183,7 @@ def _judge(text: str, m: re.Match[str], *, first: bool, final: bool) -> _Answer:
     return _NO
 
 
-# -- sentences -------------------------------------------------------------------------------------------------
+# -- sentences -------------------------------------------------------------------------------------
 
 
 def _sentence(text: str, at: int, final: bool) -> _Answer:
@@ -308,7 +309,7 @@ def _line_end(text: str, at: int) -> _Answer:
     return Cut(at, Reason.CLAUSE if text[at - 1 : at] == ":" else Reason.SENTENCE)
 
 
-# -- clauses ---------------------------------------------------------------------------------------------------
+# -- clauses ---------------------------------------------------------------------------------------
 
 
 def _clause(text: str, at: int, final: bool) -> _Answer:
@@ -390,7 +391,7 @@ def _is_opener(head: str) -> bool:
     return head.strip(" \n\"'“”‘’").lower() in lexicon.OPENERS
 
 
-# -- words -----------------------------------------------------------------------------------------------------
+# -- words -----------------------------------------------------------------------------------------
 
 
 class _Kind(Enum):
@@ -405,7 +406,7 @@ _GLUED, _MAYBE, _LETTER, _LISTED, _PLAIN = _Kind.GLUED, _Kind.MAYBE, _Kind.LETTE
 
 
 def _word_before(text: str, at: int) -> tuple[str, int]:
-    """The word that ends at ``at``, without opening quotes, and where it starts; at most 64 characters back."""
+    """The word that ends at ``at``, without opening quotes, and its start; at most 64 characters back."""
     low = max(0, at - 64)
     start = max(text.rfind(" ", low, at), text.rfind("\n", low, at), low - 1) + 1
     word = text[start:at]
@@ -452,7 +453,7 @@ def _speaks(text: str, end: int) -> bool:
     return any(c.isalnum() for c in text[:end])
 
 
-# -- length ----------------------------------------------------------------------------------------------------
+# -- length ----------------------------------------------------------------------------------------
 
 _LONG_CANDIDATE = re.compile(rf"[,;:—–]| -(?= )|(?<= ){_CONJUNCTION}")
 
@@ -484,7 +485,7 @@ def _last_blank(text: str, limit: int, shields: list[tuple[int, int]]) -> int:
 
 
 def _beyond(text: str, at: int, limit: int, final: bool, shields: list[tuple[int, int]]) -> Cut | Wait:
-    """The first word end from ``at`` on; at ``HARD_FACTOR`` times the limit anywhere between two characters."""
+    """The first word end from ``at`` on; from ``HARD_FACTOR`` times the limit on, between any characters."""
     hard = limit * HARD_FACTOR
     blank = text.find(" ", at, hard)
     while blank >= 0:

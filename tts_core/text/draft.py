@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .alignment import Alignment, AlignmentBuilder
-from .cleaner import Piece
+from .items import Piece
 
 
 class Draft:
@@ -80,6 +80,6 @@ class Draft:
 
 
 def _tail(piece: Piece, count: int) -> Piece:
-    """A piece without its first ``count`` characters; the source range of a block stays with its first part."""
+    """A piece without its first ``count`` characters; a block's source range stays with the first part."""
     start = piece.start + count if piece.exact else piece.end
     return Piece(piece.text[count:], start, piece.end, piece.exact)

@@ -45,10 +45,8 @@ INLINE_TAGS = _words("""
     time data wbr phoneme emphasis say-as spell w token
     """)
 """Tags that may stand in the middle of a word."""
-RAW_TAGS = frozenset({"script", "style"})
-"""Tags whose content is dropped too."""
 _OTHER_TAGS = _words("br img input button label select option textarea html head body title link svg path")
-KNOWN_TAGS = SPEECH_TAGS | BLOCK_TAGS | INLINE_TAGS | RAW_TAGS | _OTHER_TAGS
+KNOWN_TAGS = SPEECH_TAGS | BLOCK_TAGS | INLINE_TAGS | _OTHER_TAGS
 
 _ATTRIBUTE = re.compile(r"""([\w:.-]+)\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>]+?))(?=\s|/?>|$)""")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)(\s[^<>]*?)?\s*(/?)\s*>")

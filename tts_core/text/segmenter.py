@@ -18,19 +18,23 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tts_core.errors import BadRequest
 
 from .alignment import Alignment
 from .boundaries import Cut, Reason, decide, ends_sentence, releasable
-from .cleaner import Break, Cleaner, Level, Piece, Spell, Stop
+from .cleaner import Cleaner
 from .draft import Draft
+from .items import Break, Level, Piece, Spell, Stop
 from .markup import MAX_PAUSE_MS, MAX_TOTAL_PAUSE_MS
 from .segment import Segment, TextMode, TextOptions
 
+_WORD = re.compile(r"[A-Za-z0-9]+")
+_WORDS = re.compile(r"[A-Za-z0-9 ]+")
 MAX_CALM = 128
-"""Characters of a word that may pile up before they are looked at; spares work on tiny deltas."""
+"""Characters of plain words that may pile up before they are looked at; spares work on tiny deltas."""
 MIN_LIMIT = 20
 """Smallest ``max_segment`` that is honoured."""
 
@@ -47,8 +51,8 @@ class _Manner:
 class TextFrontEnd:
     """Segments the text of one context.
 
-    All methods return the segments that became certain, in order. ``feed`` after ``end`` (and a second ``feed``
-    in FINAL mode) raises BadRequest; nothing else is raised for any text.
+    All methods return the segments that became certain, in order. ``feed`` after ``end`` (and a second
+    ``feed`` in FINAL mode) raises BadRequest; nothing else is raised for any text.
     """
 
     def __init__(self, options: TextOptions | None = None) -> None:
@@ -97,8 +101,10 @@ class TextFrontEnd:
             self._cleaner.feed(text)
             return self._drain(Level.FLUSH)
         self._cleaner.feed(text)
-        if self._calm and text.isalnum() and text.isascii() and len(self._cleaner.waiting) < MAX_CALM:
-            return []  # the middle of a word decides nothing
+        # Words decide nothing by themselves; only the first clause may end before a conjunction.
+        plain = _WORDS if self._spoken else _WORD
+        if self._calm and plain.fullmatch(text) and len(self._cleaner.waiting) < MAX_CALM:
+            return []
         self._read(Level.MORE)
         return self._take()
 
