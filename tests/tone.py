@@ -31,32 +31,42 @@ class ToneEngine:
     ) -> None:
         self.word_s, self.work_s, self.chunk_s, self.xrt, self.slots = word_s, work_s, chunk_s, xrt, slots
         self.running = 0
-        self.spoken: list[str] = []
+        self.alive = 1
+        self.requests: list[SpeechRequest] = []
         self.fail: VoxwireError | None = None
         self.fail_after_chunks = 0
         self.info = EngineInfo(
             name="tone",
             revision="1",
             native_rate=RATE,
-            voices=(VoiceInfo("tone", "Tone", gender="female"), VoiceInfo("second", "Second", gender="male")),
+            voices=(
+                VoiceInfo("tone", "Tone", gender="female"),
+                VoiceInfo("second", "Second", gender="male"),
+                VoiceInfo("other", "Other"),
+            ),
         )
 
     async def start(self) -> None:
-        """Nothing to load."""
+        self.alive = 1
 
     async def close(self) -> None:
-        """Nothing to stop."""
+        self.alive = 0
 
     async def enroll(self, reference: Samples, rate: int) -> bytes:
         raise EngineError("cannot clone")
 
     def capacity(self) -> Capacity:
-        return Capacity(self.xrt, self.slots, max(0, self.slots - self.running), 0, self.slots)
+        return Capacity(self.xrt, self.slots, max(0, self.slots - self.running), 0, self.alive)
+
+    @property
+    def spoken(self) -> list[str]:
+        """What it was asked to say."""
+        return [request.text for request in self.requests]
 
     async def synthesize(self, request: SpeechRequest) -> AsyncIterator[SpeechChunk]:
         self.running += 1
         try:
-            self.spoken.append(request.text)
+            self.requests.append(request)
             marks: list[WordMark] = []
             length = round(self.word_s / request.speed * RATE)
             for i, match in enumerate(re.finditer(r"\S+", request.text)):
@@ -74,4 +84,5 @@ class ToneEngine:
 
     @staticmethod
     def tone(samples: int) -> Samples:
-        return (0.3 * np.sin(np.arange(samples) * (2 * np.pi * 440 / RATE))).astype(np.float32)
+        wave: Samples = (0.3 * np.sin(np.arange(samples) * (2 * np.pi * 440 / RATE))).astype(np.float32)
+        return wave
