@@ -105,6 +105,11 @@ class MarkLedger:
         """Marks asked for that have not ended."""
         return len(self._waiting) + sum(len(wire.riders) for wire in self._wires)
 
+    @property
+    def pending(self) -> bool:
+        """Whether any mark has not ended; cheaper than the length."""
+        return bool(self._waiting or self._wires)
+
     def sent(self, name: str, at_sample: int) -> None:
         """Ask for a mark at ``at_sample`` (not before earlier ones). Raises LegError when too many wait."""
         if len(self._waiting) >= _MAX_WAITING:

@@ -23,9 +23,12 @@ __all__ = ["PlayoutClock"]
 
 
 class PlayoutClock:
-    """Tracks one leg at ``rate`` samples per second. Pure arithmetic; times in seconds of one clock."""
+    """Tracks one leg at ``rate`` samples per second. Pure arithmetic; times in seconds of one clock.
 
-    __slots__ = ("_confirmed", "_floor_end", "_late", "_run", "_since", "_start", "rate", "sent")
+    ``floor_end``: the earliest time at which everything sent can have been heard; ``-inf`` if nothing was.
+    """
+
+    __slots__ = ("_confirmed", "_late", "_run", "_since", "_start", "floor_end", "rate", "sent")
 
     def __init__(self, rate: int) -> None:
         self.rate = rate
@@ -34,13 +37,8 @@ class PlayoutClock:
         self._since = -math.inf
         self._run = 0
         self._confirmed = 0
-        self._floor_end = -math.inf
+        self.floor_end = -math.inf
         self._late: deque[float] = deque(maxlen=3)
-
-    @property
-    def floor_end(self) -> float:
-        """Earliest time at which everything sent can have been heard; ``-inf`` before the first audio."""
-        return self._floor_end
 
     @property
     def start(self) -> int:
@@ -54,23 +52,23 @@ class PlayoutClock:
 
     def add(self, samples: int, now: float) -> float:
         """Count ``samples`` as sent at ``now``; return the seconds for which the peer had been dry."""
-        gap = max(0.0, now - self._floor_end) if self._floor_end > -math.inf else 0.0
-        if self._floor_end < now:
+        gap = max(0.0, now - self.floor_end) if self.floor_end > -math.inf else 0.0
+        if self.floor_end < now:
             self._since = now
             self._run = self.sent
             # What remains of the lateness is latency; an advance was the drift of the run that ended.
             self._late = deque((max(0.0, late) for late in self._late), maxlen=self._late.maxlen)
-        self._floor_end = max(self._floor_end, now) + samples / self.rate
+        self.floor_end = max(self.floor_end, now) + samples / self.rate
         self.sent += samples
         return gap
 
     def lead(self, now: float) -> float:
         """Seconds of audio sent ahead of playout."""
-        return max(0.0, self._floor_end - now)
+        return max(0.0, self.floor_end - now)
 
     def heard(self, now: float) -> int:
         """Position heard by ``now``; between the start of the present generation and :attr:`sent`."""
-        ahead = self._floor_end + min(self._late, default=0.0) - now
+        ahead = self.floor_end + min(self._late, default=0.0) - now
         if ahead <= 0.0:
             return self.sent
         return max(self._confirmed, self.sent - round(ahead * self.rate))
@@ -84,12 +82,12 @@ class PlayoutClock:
             return
         self._confirmed = max(self._confirmed, position)
         if timed and position > self._run:
-            floor = self._floor_end - (self.sent - position) / self.rate
+            floor = self.floor_end - (self.sent - position) / self.rate
             self._late.append(now - floor)
 
     def cut(self, now: float) -> int:
         """The peer's buffer was emptied at ``now``: return the position heard and start a new generation."""
         heard = self.heard(now)
         self._start = self._run = self._confirmed = self.sent
-        self._floor_end = -math.inf
+        self.floor_end = -math.inf
         return heard

@@ -12,6 +12,7 @@ from there. A peer without a buffer gets one frame a tick, and misses what a sta
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -25,7 +26,6 @@ from tts_core.errors import LegClosed, LegError
 
 __all__ = ["Playout", "PlayoutStats", "Sink"]
 
-_EPSILON = 1e-9
 _GAP_S = 0.001  # a dry spell shorter than this is rounding, not a gap
 
 
@@ -102,6 +102,9 @@ class Playout:
         self._open = False  # within an utterance
         self._started: float | None = None  # when its first frame left
         self._held_back = False  # whole frames waited for the lead when we last looked
+        self._next_send = -math.inf  # while they do: the lead takes no message before
+        self._ticking = False  # on_busy was told and ticks have not ended
+        self._marking = False  # marks wait, here or at the peer
         self._dry = False  # our clock, and a tick found nothing to send within the utterance
         self._tail = b""  # faded end of what was cut, sent with the next tick
         self._closed_at: int | None = None  # position heard when the listener went
@@ -174,7 +177,8 @@ class Playout:
             data = self._faded_in(data)
         self._dry = False
         self._buffer += data
-        self._kick()
+        if not self._held_back or not self._ticking or self._clock() >= self._next_send:
+            self._kick()
 
     def end_utterance(self) -> None:
         """Pad the last frame with silence and send it; being dry from here on is no underrun.
@@ -198,6 +202,7 @@ class Playout:
         """
         self._check()
         self.marks.sent(name, self.position)
+        self._marking = True
         self._send_mark(self._clock())
         self._kick()
 
@@ -234,6 +239,7 @@ class Playout:
             self.stats.dropped_samples += len(self._buffer) // self.profile.width
             self._buffer.clear()
             self._tail = b""
+            self._held_back = False
             heard, events = self.marks.clear(self._clock())
             self._closed_at = heard
             self._tell(events)
@@ -243,16 +249,25 @@ class Playout:
         """Take the peer's confirmation of a mark that the sink was given."""
         self._tell(self.marks.acked(wire_name, self._clock()))
 
-    def tick(self, due: float, now: float, missed: int = 0) -> None:
-        """Serve one period of the timer wheel, due at ``due`` and served at ``now``."""
+    def tick(self, due: float, now: float, missed: int = 0) -> bool:
+        """Serve one period of the timer wheel, due at ``due`` and served at ``now``.
+
+        Returns whether ticks are needed further on; if not, ``on_busy`` tells when they are again.
+        """
+        if now < self._next_send and self._held_back and not self._marking:
+            return True  # most ticks: the listener has enough for now
         if self._closed_at is not None:
-            return
+            return False
         if self.profile.owns_clock:
             self._step(due, missed)
         else:
             self._pump(now)
-        self._send_mark(now)
-        self._tell(self.marks.expire(now))
+        if self._marking:
+            self._send_mark(now)
+            self._tell(self.marks.expire(now))
+            self._marking = self.marks.pending
+        self._ticking = self.busy
+        return self._ticking
 
     def _check(self) -> None:
         if self._closed_at is not None:
@@ -262,7 +277,8 @@ class Playout:
         """Send what may go now; ask for ticks for the rest."""
         if not self.profile.owns_clock and self._closed_at is None:
             self._pump(self._clock())
-        if self._on_busy is not None and self.busy:
+        if self._on_busy is not None and not self._ticking and self.busy:
+            self._ticking = True
             self._on_busy()
 
     def _pump(self, now: float) -> None:
@@ -272,13 +288,14 @@ class Playout:
         if not frames:
             self._held_back = False
             return
-        lead = self._playclock.lead(now)
+        lead = max(0.0, self._playclock.floor_end - now)
         first = self._started is None
         started = now if self._started is None else self._started
         target = profile.first_burst_s if now - started < profile.first_burst_s else profile.lead_s
         low = target / 2
+        frame_s = profile.frame_s
         while frames:
-            allowed = min(frames, profile.max_message_frames, int((target - lead) / profile.frame_s + 1e-6))
+            allowed = min(frames, profile.max_message_frames, int((target - lead) / frame_s + 1e-6))
             if allowed <= 0 or (allowed < profile.message_frames and lead > low and self._open):
                 break
             if profile.message_frames <= allowed < frames:
@@ -286,9 +303,13 @@ class Playout:
             self._emit(allowed, now, first)
             first = False
             frames -= allowed
-            lead = self._playclock.lead(now)
-            self._send_mark(now)
+            lead += allowed * frame_s
+            if self._marking:
+                self._send_mark(now)
         self._held_back = frames > 0
+        if frames:
+            # A fall of the target after the first burst only makes it later.
+            self._next_send = self._playclock.floor_end - target + profile.message_frames * frame_s - _GAP_S
 
     def _step(self, due: float, missed: int) -> None:
         """Send the frames of one tick to a peer that plays what comes when it comes."""

@@ -103,12 +103,12 @@ class Profile:
         return pcm.silence(self.encoding, self.frame_samples)
 
 
-# Buffer depth undocumented; messages of any length (reference 1.1). 40 ms messages halve the cost of 20 ms
+# Buffer depth undocumented; messages of any length (reference 1.1). 60 ms messages halve the cost of 20 ms
 # ones (8), and a first burst in one message costs least.
 TWILIO = Profile(
     name="twilio",
-    message_frames=2,
-    max_message_frames=20,
+    message_frames=3,
+    max_message_frames=21,
     lead_s=0.3,
     first_burst_s=0.4,
 )

@@ -27,8 +27,11 @@ logger = logging.getLogger(__name__)
 Clock = Callable[[], float]
 """Monotonic seconds."""
 
-Tick = Callable[[float, float, int], None]
-"""``tick(due, now, missed)``: due time and clock in seconds, whole periods missed before ``due``."""
+Tick = Callable[[float, float, int], object]
+"""``tick(due, now, missed)``: due time and clock in seconds, whole periods missed before ``due``.
+
+What it returns is not looked at.
+"""
 
 OnLateness = Callable[[float, int], None]
 """``on_lateness(seconds, ticks)``: that many ticks were served that late."""

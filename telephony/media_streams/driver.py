@@ -54,7 +54,11 @@ class _Sink:
         self._gone = gone
 
     def media(self, payload: bytes) -> None:
-        self._send(self._protocol.media(payload))
+        try:  # 17 times a second and call: not one call more than needed
+            self._socket.send_text(self._protocol.media(payload))
+        except LegClosed as error:
+            self._gone(error)
+            raise
 
     def mark(self, name: str) -> None:
         self._send(self._protocol.mark(name))
@@ -121,6 +125,7 @@ class MediaStreamLeg:
         self._started: asyncio.Future[Started] | None = None
         self._wake = asyncio.Event()  # something for events(), or the end
         self._room = asyncio.Event()
+        self._blocked = 0  # calls of play() that wait for it
         self._end: VoxwireError | None = None
 
     # -- life ---------------------------------------------------------------------------------------------
@@ -211,7 +216,11 @@ class MediaStreamLeg:
             size = min(len(view), self.playout.room_bytes())
             if not size:
                 self._room.clear()
-                await self._room.wait()
+                self._blocked += 1
+                try:
+                    await self._room.wait()
+                finally:
+                    self._blocked -= 1
                 self._check()
                 if self.playout.generation != generation:
                     return
@@ -295,18 +304,18 @@ class MediaStreamLeg:
 
     def _turn(self) -> None:
         """Sit on the wheel while there is something to do."""
-        if self._end is None and self._handle is None and self.playout.busy:
+        if self._end is None and self._handle is None:
             self._handle = self._wheel.add(self._tick)
 
     def _tick(self, due: float, now: float, missed: int) -> None:
         try:
-            self.playout.tick(due, now, missed)
+            needed = self.playout.tick(due, now, missed)
         except LegError as error:
             self._finish(error)
             return
-        if self.playout.room_bytes():
+        if self._blocked and self.playout.room_bytes():
             self._room.set()
-        if not self.playout.busy and self._handle is not None:
+        if not needed and self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
