@@ -8,12 +8,14 @@ else: the content security policy allows this origin only (CSP 3: ``'self'`` in 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
 
 from aiohttp import hdrs, web
 
 from gateway.services import Services
 
+Handler = Callable[[web.Request], Awaitable[web.Response]]
 TYPES = {
     ".html": "text/html",
     ".js": "text/javascript",
@@ -42,23 +44,20 @@ HEADERS = {
 }
 
 
-class _File:
-    """One file of the page, in memory."""
+def _file(name: str, content: bytes) -> Handler:
+    """A handler for one file, which stays in memory; 304 when the browser has it."""
+    content_type = TYPES[name[name.rindex(".") :]]
+    etag = hashlib.sha256(content).hexdigest()[:32]
 
-    def __init__(self, name: str, content: bytes) -> None:
-        self._content = content
-        self._type = TYPES[name[name.rindex(".") :]]
-        self._etag = hashlib.sha256(content).hexdigest()[:32]
-
-    async def __call__(self, request: web.Request) -> web.Response:
-        """The file, or 304 when the browser has it."""
-        known = request.if_none_match or ()
-        if any(tag.value in {self._etag, "*"} for tag in known):
+    async def file(request: web.Request) -> web.Response:
+        if any(tag.value in {etag, "*"} for tag in request.if_none_match or ()):
             response = web.Response(status=304, headers=HEADERS)
         else:
-            response = web.Response(body=self._content, content_type=self._type, charset="utf-8", headers=HEADERS)
-        response.etag = self._etag
+            response = web.Response(body=content, content_type=content_type, charset="utf-8", headers=HEADERS)
+        response.etag = etag
         return response
+
+    return file
 
 
 def routes(services: Services) -> list[web.RouteDef]:
@@ -67,7 +66,7 @@ def routes(services: Services) -> list[web.RouteDef]:
     for entry in files("gateway.web").iterdir():
         if entry.is_file() and entry.name.endswith(tuple(TYPES)):
             path = "/" if entry.name == "index.html" else f"/web/{entry.name}"
-            made.append(web.get(path, _File(entry.name, entry.read_bytes())))
+            made.append(web.get(path, _file(entry.name, entry.read_bytes())))
     return made
 
 

@@ -404,8 +404,13 @@ try {
 }
 if (Number(preferred.speed) >= 0.5 && Number(preferred.speed) <= 2) $("speed").value = preferred.speed;
 if (preferred.sound === "phone") $("sound").value = "phone";
+function showSpeed() {
+  const text = `${Number($("speed").value).toFixed(2)}×`;
+  $("speed-text").textContent = text;
+  $("speed").setAttribute("aria-valuetext", text);
+}
 function chosen() {
-  $("speed-text").textContent = `${Number($("speed").value).toFixed(2)}×`;
+  showSpeed();
   preferred = { voice: $("voice").value, speed: $("speed").value, sound: $("sound").value };
   try {
     localStorage.setItem(STORE, JSON.stringify(preferred));
@@ -414,7 +419,7 @@ function chosen() {
   }
 }
 for (const id of ["voice", "speed", "sound"]) $(id).addEventListener("input", chosen);
-$("speed-text").textContent = `${Number($("speed").value).toFixed(2)}×`;
+showSpeed();
 
 if (!area.value) area.value = SAMPLE;
 reading.plain();

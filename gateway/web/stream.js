@@ -16,7 +16,8 @@ const BACKOFF_MS = [200, 500, 1000, 2000, 4000];
 class Turn {
   constructor(gateway, id, options, on) {
     Object.assign(this, { gateway, id, options, on });
-    this.index = -1;
+    this.begun = false; // the open was sent on the present session
+    this.index = -1; // known once it was taken
     this.texts = []; // messages in order; seq is the place + 1
     this.waiting = ""; // text not sent yet
     this.sent = 0; // code points
@@ -134,9 +135,14 @@ export class Gateway extends EventTarget {
     this.#made += 1;
     const turn = new Turn(this, `turn-${Date.now().toString(36)}-${this.#made}`, options, on);
     this.#turns.set(turn.id, turn);
-    this.send({ type: "open", context: turn.id, ...options });
+    this.#begin(turn);
     this.#now();
     return turn;
+  }
+
+  #begin(turn) {
+    turn.begun = this.state === "ready";
+    this.send({ type: "open", context: turn.id, ...turn.options });
   }
 
   send(message) {
@@ -174,7 +180,7 @@ export class Gateway extends EventTarget {
     const late = setTimeout(() => socket.close(), CONNECT_MS);
     socket.onopen = () => {
       const hello = { type: "hello", version: 1, client: "voxwire page" };
-      if (this.#session && this.#turns.size) hello.resume = this.#session;
+      if (this.#session && [...this.#turns.values()].some((turn) => turn.begun)) hello.resume = this.#session;
       socket.send(JSON.stringify(hello));
     };
     socket.onmessage = ({ data }) => {
@@ -216,9 +222,10 @@ export class Gateway extends EventTarget {
       return;
     }
     if (this.#refused) {
-      // There is nothing to take up: begin afresh.
+      // There is nothing to take up: begin afresh, with the turns that never came to be.
       this.#session = null;
-      this.#drop(this.#refused);
+      this.#drop(this.#refused, (turn) => turn.index >= 0);
+      for (const turn of this.#turns.values()) turn.begun = false;
     }
     const retryMs = Math.max(
       BACKOFF_MS[Math.min(this.#attempt, BACKOFF_MS.length - 1)] * (0.75 + Math.random() / 2),
@@ -230,9 +237,9 @@ export class Gateway extends EventTarget {
     this.#status("waiting", { reason: error.code ?? "lost", retryMs, attempt: this.#attempt });
   }
 
-  // Every turn is over, for this reason.
-  #drop(error) {
-    for (const turn of [...this.#turns.values()]) {
+  // These turns are over, for this reason.
+  #drop(error, which = () => true) {
+    for (const turn of [...this.#turns.values()].filter(which)) {
       this.#over(turn, turn.over ? () => {} : () => turn.on.failed(error));
     }
   }
@@ -322,7 +329,7 @@ export class Gateway extends EventTarget {
         this.#over(turn, () => turn.on.failed({ code: "cancelled", message: "stopped before it began" }));
       } else {
         // Asked for while there was no connection, or lost on the way.
-        this.send({ type: "open", context: turn.id, ...turn.options });
+        this.#begin(turn);
         for (const message of turn.texts) this.send(message);
         if (turn.endSent) this.send({ type: "end", context: turn.id });
       }
