@@ -28,6 +28,7 @@ class ToneEngine:
         chunk_s: float = 0.1,
         xrt: float = 200.0,
         slots: int = 4,
+        second: str = "second",
     ) -> None:
         self.word_s, self.work_s, self.chunk_s, self.xrt, self.slots = word_s, work_s, chunk_s, xrt, slots
         self.running = 0
@@ -41,8 +42,7 @@ class ToneEngine:
             native_rate=RATE,
             voices=(
                 VoiceInfo("tone", "Tone", gender="female"),
-                VoiceInfo("second", "Second", gender="male"),
-                VoiceInfo("other", "Other"),
+                VoiceInfo(second, second.capitalize(), gender="male"),
             ),
         )
 

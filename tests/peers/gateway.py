@@ -53,7 +53,7 @@ async def open_gateway(
     Its normaliser has no helper process: what that reads is no concern of the gateway.
     """
     settings = replace(Settings(data_dir=folder, port=0), **values)
-    engine = engine or ToneEngine()
+    engine = engine or ToneEngine(second="other")
     app = create_app(settings, engine=engine, clock=clock)
     app[SERVICES].normaliser = Normaliser(library=False)
     made = runner(app)
@@ -68,7 +68,7 @@ GatewayTest = Callable[[Running], Coroutine[Any, Any, None]]
 
 
 def on_gateway(
-    make: Callable[[], ToneEngine] = ToneEngine, **values: Any
+    make: Callable[[], ToneEngine | None] = lambda: None, **values: Any
 ) -> Callable[[GatewayTest], Callable[[Path], None]]:
     """A test of one gateway in virtual time, which leaves nothing open and no task behind."""
 
