@@ -46,6 +46,7 @@ MAX_FIELD = 8190
 MAX_HEADERS = 100
 CUT_DEADLINE_S = 3.0
 REQUEST_ID = web.RequestKey("request_id", str)
+ROUTE = web.RequestKey("route", str)
 STARTED = web.RequestKey("started", bool)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -102,6 +103,9 @@ def _life(
             yield
         finally:
             await cut(services)
+            for session in list(services.native_sessions.values()):
+                await session.close()  # also those kept for a resume that will not come here
+            services.native_sessions.clear()
             await services.stop_tasks()
             await startup.close(services)
 
@@ -208,6 +212,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Outermost: request id, errors as JSON, counting."""
     services = services_of(request)
     ident = request[REQUEST_ID] = secrets.token_hex(8)
+    route = request[ROUTE] = route_name(request)
     with logs.bound(request=ident):
         try:
             response = await handler(request)
@@ -217,7 +222,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
             response = _refuse(request, services, raised)
         except Exception as raised:  # the one place where everything must become an answer
             response = _refuse(request, services, raised)
-    services.metrics.requests.labels(route_name(request), str(response.status)).inc()
+    services.metrics.requests.labels(route, str(response.status)).inc()
     return response
 
 
@@ -277,7 +282,7 @@ class AccessLogger(AbstractAccessLogger):
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
         """Write the line."""
-        route = route_name(request) if isinstance(request, web.Request) else "-"
+        route = request.get(ROUTE, "-")
         if route in OPEN_PATHS or route == "/metrics":
             return
         method = request.method if re.fullmatch(r"[A-Z]{1,10}", request.method) else "-"
@@ -294,9 +299,44 @@ class AccessLogger(AbstractAccessLogger):
         )
 
 
+class _Protocol(web.RequestHandler):
+    """aiohttp's protocol with our words for what cannot be parsed.
+
+    Its own answer quotes the offending bytes and names the library and its version (S16).
+    """
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        kind = type(exc).__name__ if exc is not None else None
+        _log.info("request could not be parsed", extra={"status": status, "reason": kind})
+        error = BadRequest("this is not a proper HTTP request") if status < 500 else VoxwireError()
+        response = web.json_response(error_body(error, ""), status=status, headers={hdrs.SERVER: "voxwire"})
+        response.force_close()
+        return response
+
+
+class _Server(web.Server):
+    def __call__(self) -> web.RequestHandler:
+        return _Protocol(self, loop=self._loop, **self._kwargs)
+
+
+class _Runner(web.AppRunner):
+    """Makes servers that speak ``_Protocol``; aiohttp has no public place for that, so a test watches it."""
+
+    async def _make_server(self) -> web.Server:
+        server = await super()._make_server()
+        server.__class__ = _Server
+        return server
+
+
 def runner(app: web.Application) -> web.AppRunner:
-    """An AppRunner with our limits before parsing (S8) and our access log."""
-    return web.AppRunner(
+    """An AppRunner with our limits before parsing (S8), our access log and our words."""
+    return _Runner(
         app,
         handle_signals=False,
         access_log_class=AccessLogger,

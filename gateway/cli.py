@@ -6,18 +6,21 @@ import argparse
 import asyncio
 import os
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gateway.settings import Settings
 from tts_core.errors import VoxwireError
 
 if TYPE_CHECKING:
     from gateway.say import Spoken
+    from sessions.keys import KeyRing
 
 FORMAT_NAMES = ("pcm-24000", "pcm-22050", "pcm-16000", "pcm-8000", "mulaw-8000", "alaw-8000")
+SCOPE_NAMES = ("speak", "voice:read", "voice:enrol", "voice:delete", "call", "call:out", "detect", "admin")
 PROBE_S = 1.0
 
 ABOUT = """Voxwire turns text into speech while the text is still being written,
@@ -68,7 +71,52 @@ def _parser() -> argparse.ArgumentParser:
     voices = commands.add_parser("voices", help="list the voices")
     _remote(voices)
     voices.set_defaults(run=_voices)
+
+    keys = commands.add_parser("keys", help="make, list, replace or end API keys")
+    actions = keys.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=_Parser)
+    add = actions.add_parser("add", help="make a key; it is shown this once")
+    add.add_argument("name", help="what it is for, for your own memory")
+    add.add_argument(
+        "--tenant", default="default", help="whose it is; tenants share nothing (default: default)"
+    )
+    add.add_argument(
+        "--scope", action="append", choices=SCOPE_NAMES, metavar="SCOPE",
+        help=f"what it may do, may be repeated (default: speak): {', '.join(SCOPE_NAMES)}",
+    )  # fmt: skip
+    add.add_argument("--phrase-cache", action="store_true", help="let spoken phrases be kept for its tenant")
+    add.add_argument("--contexts", type=_count, help="contexts it may speak at once (default: no limit)")
+    add.add_argument("--requests", type=_count, help="requests a minute (default: no limit)")
+    add.add_argument("--characters", type=_count, help="characters a minute (default: no limit)")
+    actions.add_parser("list", help="show all keys, without their secrets")
+    rotate = actions.add_parser("rotate", help="give a key a new secret")
+    rotate.add_argument("id", help="the key's id, see 'voxwire keys list'")
+    rotate.add_argument(
+        "--grace",
+        type=_count,
+        default=86400,
+        help="seconds for which the old secret still works (default: 86400)",
+    )
+    revoke = actions.add_parser("revoke", help="end a key and close its connections, within 5 seconds")
+    revoke.add_argument("id", help="the key's id, see 'voxwire keys list'")
+    keys.set_defaults(run=_keys)
+
+    token = commands.add_parser("token", help="make a short-lived token for a browser")
+    token.add_argument("--voice", help="the only voice it may use")
+    token.add_argument("--max-characters", type=_count, help="how much it may say in all")
+    token.add_argument("--origin", help="the only web origin it works from, as https://app.example.com")
+    token.add_argument(
+        "--ttl", type=_count, default=60, help="seconds to connect in, 60 at most (default: 60)"
+    )
+    _remote(token)
+    token.set_defaults(run=_token)
     return parser
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return number
 
 
 def _remote(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +136,7 @@ def _serve(args: argparse.Namespace) -> int:
     return serve(_settings(args, host=args.host, port=args.port))
 
 
-# -- say and voices -----------------------------------------------------------------------------------------
+# -- say and voices --------------------------------------------------------------------------------
 
 
 class _Gateway:
@@ -102,7 +150,7 @@ class _Gateway:
 
     async def __aenter__(self) -> _Gateway:
         if not self.url:
-            default = f"http://127.0.0.1:{self._settings.port or 8080}"
+            default = _default_url(self._settings)
             if await _answers(default):
                 self.url = default
             else:
@@ -132,6 +180,10 @@ class _Gateway:
 
         if isinstance(self._server, Server):
             await self._server.close()
+
+
+def _default_url(settings: Settings) -> str:
+    return f"http://127.0.0.1:{settings.port or 8080}"
 
 
 async def _answers(url: str) -> bool:
@@ -218,34 +270,117 @@ def _voices(args: argparse.Namespace) -> int:
 
 
 async def _voices_async(args: argparse.Namespace) -> None:
-    if not args.url and not os.environ.get("VOXWIRE_URL"):
-        settings = _settings(args)
-        if not await _answers(f"http://127.0.0.1:{settings.port or 8080}"):
-            from gateway.startup import make_engine
+    settings = _settings(args)
+    named = args.url or os.environ.get("VOXWIRE_URL")
+    if named or await _answers(_default_url(settings)):
+        async with _Gateway(args) as gateway:
+            voices = (await _ask(gateway, "GET", "/v1/voices"))["voices"]
+    else:
+        from dataclasses import asdict
 
-            # Known without starting anything.
-            for voice in make_engine(settings).info.voices:
-                print(f"{voice.id:24} {voice.language:8} {voice.gender:8} {voice.name}")
-            return
+        from gateway.startup import make_engine
+
+        # An engine knows its voices without being started.
+        voices = [asdict(voice) for voice in make_engine(settings).info.voices]
+    for voice in voices:
+        print(f"{voice['id']:24} {voice['language']:8} {voice['gender']:8} {voice['name']}")
+
+
+async def _ask(gateway: _Gateway, method: str, path: str, body: dict[str, object] | None = None) -> Any:
+    """One request to the gateway, its JSON answer. Raises VoxwireError in plain words."""
+    import aiohttp
+
+    headers = {"Authorization": f"Bearer {gateway.key}"}
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10), headers=headers) as http,
+            http.request(method, gateway.url.rstrip("/") + path, json=body) as response,
+        ):
+            answer = await response.json()
+            status = response.status
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        raise VoxwireError(f"no gateway can be reached at {gateway.url} ({type(error).__name__})") from None
+    if status == 200:
+        return answer
+    try:
+        message = str(answer["error"]["message"])
+    except (TypeError, KeyError):
+        message = f"the gateway answered {status}"
+    raise VoxwireError(message)
+
+
+def _token(args: argparse.Namespace) -> int:
+    asyncio.run(_token_async(args))
+    return 0
+
+
+async def _token_async(args: argparse.Namespace) -> None:
+    if (
+        not args.url
+        and not os.environ.get("VOXWIRE_URL")
+        and not await _answers(_default_url(_settings(args)))
+    ):
+        raise VoxwireError("no gateway runs here; start one with 'voxwire serve', or name one with --url")
+    wanted = {
+        "voice": args.voice,
+        "max_characters": args.max_characters,
+        "origin": args.origin,
+        "ttl": args.ttl,
+    }
     async with _Gateway(args) as gateway:
-        import aiohttp
+        body = {name: value for name, value in wanted.items() if value is not None}
+        print((await _ask(gateway, "POST", "/v1/token", body))["token"])
 
-        headers = {"Authorization": f"Bearer {gateway.key}"}
-        timeout = aiohttp.ClientTimeout(total=10)
-        try:
-            async with (
-                aiohttp.ClientSession(timeout=timeout, headers=headers) as http,
-                http.get(f"{gateway.url.rstrip('/')}/v1/voices") as response,
-            ):
-                if response.status != 200:
-                    raise VoxwireError(f"the gateway answered {response.status}; is the key right?")
-                body = await response.json()
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise VoxwireError(
-                f"no gateway can be reached at {gateway.url} ({type(error).__name__})"
-            ) from None
-        for voice in body["voices"]:
-            print(f"{voice['id']:24} {voice['language']:8} {voice['gender']:8} {voice['name']}")
+
+# -- keys ------------------------------------------------------------------------------------------
+
+
+def _keys(args: argparse.Namespace) -> int:
+    from gateway import logs
+
+    logs.setup("error", "text")
+    asyncio.run(_keys_async(args))
+    return 0
+
+
+async def _keys_async(args: argparse.Namespace) -> None:
+    from gateway.startup import open_keys
+
+    keyring, store = await open_keys(_settings(args))
+    try:
+        if args.action == "list":
+            _list_keys(keyring)
+        elif args.action == "add":
+            from sessions.principal import Limits, parse_scopes
+
+            limits = Limits(args.contexts, args.requests, args.characters)
+            issued = await keyring.create(
+                args.tenant,
+                name=args.name,
+                scopes=parse_scopes(args.scope or ["speak"]),
+                limits=limits,
+                phrase_cache=args.phrase_cache,
+            )
+            print(issued.presented)
+            _note("keep it well: it is not shown again", stay=True)
+        elif args.action == "rotate":
+            print((await keyring.rotate(args.id, grace=args.grace)).presented)
+            _note(f"the old secret still works for {args.grace} seconds", stay=True)
+        else:
+            await keyring.revoke(args.id)
+            _note(f"{args.id} is revoked", stay=True)
+    finally:
+        await keyring.close()
+        await store.close()
+
+
+def _list_keys(keyring: KeyRing) -> None:
+    for key in keyring.list():
+        state = "revoked" if key.revoked else "live"
+        used = time.strftime("%Y-%m-%d", time.gmtime(key.used)) if key.used else "never"
+        print(
+            f"{key.key_id:14} {key.tenant:16} {state:8} used {used:11} {'+'.join(key.scopes):20} {key.name}"
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -257,7 +392,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _note("")
         sys.stderr.write("".join(f"voxwire: {line}\n" for line in error.message.splitlines()))
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         _note("")
         return 130
     except BrokenPipeError:  # whoever read our output has had enough

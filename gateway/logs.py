@@ -27,9 +27,9 @@ FIELDS = frozenset(
     {
         # who
         "session", "session_id", "context", "context_id", "request", "tenant", "key_id", "dialect", "leg",
-        "call", "voice",
+        "provider", "call", "voice",
         # what
-        "event", "reason", "code", "status", "method", "route", "outcome", "signal", "state", "engine",
+        "reason", "code", "status", "method", "route", "outcome", "signal", "state", "engine",
         "revision", "origin_ok", "format", "version", "setting", "worker", "peer",
         # how much
         "ms", "seconds", "audio_s", "first_audio_ms", "queue_ms", "rtf", "underruns", "characters",
@@ -84,9 +84,8 @@ class Formatter(logging.Formatter):
         if record.name.partition(".")[0] in OURS:
             line["event"] = safe(record.msg)
             given: dict[str, Any] = {**_bound.get(), **record.__dict__}
-            line.update(
-                (name, safe(given[name])) for name in sorted(self._allowed & given.keys()) if name != "event"
-            )
+            named = sorted(self._allowed & given.keys())
+            line.update((name, safe(given[name])) for name in named if given[name] is not None)
         else:
             line["event"] = "library message"
             line["at"] = f"{record.module}:{record.lineno}"

@@ -7,10 +7,12 @@ process do not mix.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from sessions.events import ContextStats
 
@@ -35,6 +37,20 @@ RTF = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0)
 def known(value: str, among: frozenset[str]) -> str:
     """``value`` if it is one of ours, else "other"."""
     return value if value in among else "other"
+
+
+class _Totals(Collector):
+    """A counter that somebody else counts."""
+
+    def __init__(self, name: str, words: str, label: str, read: Callable[[], dict[str, int]]) -> None:
+        self._name, self._words, self._label, self._read = name, words, label, read
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """The totals now."""
+        family = CounterMetricFamily(self._name, self._words, labels=[self._label])
+        for value, total in self._read().items():
+            family.add_metric([value], total)
+        yield family
 
 
 class Metrics:
@@ -70,12 +86,13 @@ class Metrics:
         self.active = gauge("active_contexts", "Contexts open now", by)
         self.sessions = gauge("sessions", "Sessions open now", by)
         self.lead = histogram("lead_seconds", "Audio sent ahead of the playout clock", by, LEAD)
-        self.lateness = histogram("frame_lateness_seconds", "Frames sent after their deadline", by, FINE)
+        self.lateness = histogram(
+            "frame_lateness_seconds", "Ticks of paced frames after their deadline", (), FINE
+        )
         self.bytes = counter("socket_bytes_total", "Bytes over sockets", (*by, "direction"))
         self.refusals = counter("refusals_total", "Work refused", ("reason",))
         self.requests = counter("http_requests_total", "Requests answered", ("route", "status"))
         self.loop_lag = histogram("event_loop_lag_seconds", "How late the event loop woke", (), FINE)
-        self.phrases = counter("phrase_cache_total", "Phrase cache lookups", ("result",))
         self.store_up = gauge("store_up", "1 while the store answers")
         self.draining = gauge("draining", "1 while shutting down")
         self._engine = {
@@ -92,6 +109,10 @@ class Metrics:
     def watch_engine(self, name: str, read: Callable[[], float]) -> None:
         """Read an engine gauge (xrt, slots, free, queued, alive) by ``read`` at each scrape."""
         self._engine[name].set_function(read)
+
+    def watch_phrases(self, read: Callable[[], dict[str, int]]) -> None:
+        """Read the phrase cache's totals (result -> lookups since the start) by ``read`` at each scrape."""
+        self.registry.register(_Totals("voxwire_phrase_cache", "Phrase cache lookups", "result", read))
 
     def context_opened(self, dialect: str) -> None:
         """A context began."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import concurrent.futures
 import os
 import shutil
 import sys
@@ -40,6 +41,8 @@ CONTEXT = "say"
 SILENT_DEADLINE_S = 60.0
 """No message at all for this long, all text sent, means that the gateway is lost."""
 RUN_AHEAD_MS = 60_000
+REPORT_S = 0.5
+"""Audio between two reports of what was played."""
 LARGEST_PIECE = 8_000
 """Characters a message: far below the 64 KiB that a gateway accepts, whatever the script."""
 
@@ -183,10 +186,13 @@ async def stdin_pieces(descriptor: int | None = None) -> AsyncIterator[str]:
         # reads the bare descriptor, so that it neither delays the exit nor holds a lock during it.
         data = b"-"
         while data:
-            data = os.read(source, LARGEST_PIECE)
+            try:
+                data = os.read(source, LARGEST_PIECE)
+            except OSError:  # a terminal that was hung up, a descriptor closed under us: the end of the text
+                data = b""
             try:
                 asyncio.run_coroutine_threadsafe(queue.put(data), loop).result()
-            except RuntimeError:  # the loop is closed
+            except (RuntimeError, concurrent.futures.CancelledError):  # the loop is closed, or closing
                 return
 
     threading.Thread(target=read, name="standard input", daemon=True).start()
@@ -251,6 +257,7 @@ class _Conversation:
         self._spoken = Spoken(rate=audio.rate)
         self._began = time.monotonic()
         self._all_sent = False
+        self._reported = 0
 
     async def run(self, deltas: AsyncIterator[str], voice: str, speed: float) -> Spoken:
         await self._send({"type": "hello", "version": 1, "client": "voxwire say"})
@@ -318,7 +325,9 @@ class _Conversation:
             self._spoken.first_audio = time.monotonic() - self._began
         await self._sink.write(frame.payload)
         self._spoken.samples += len(frame.payload) // self._audio.width
-        await self._send({"type": "played", "context": CONTEXT, "sample": self._spoken.samples})
+        if self._spoken.samples - self._reported >= self._audio.rate * REPORT_S:
+            self._reported = self._spoken.samples
+            await self._send({"type": "played", "context": CONTEXT, "sample": self._reported})
 
     def _event(self, message: dict[str, Any]) -> bool:
         """Take a control message; True at the end."""
@@ -331,6 +340,8 @@ class _Conversation:
             raise GatewayError("the gateway cut the speech")
         if kind != "done":
             return False
+        if message.get("total_samples") != self._spoken.samples:
+            raise GatewayError("audio was lost on the way")
         self._spoken.stats = message.get("stats", {})
         self._spoken.underruns = int(self._spoken.stats.get("underruns", 0))
         return True

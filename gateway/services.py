@@ -24,8 +24,6 @@ from tts_core.engine import Engine
 from tts_core.errors import Draining, VoxwireError
 
 if TYPE_CHECKING:
-    from sessions.phrases import PhraseCache
-
     from gateway.calls import CallHub
     from gateway.native.session import NativeSession
     from gateway.security import Guard
@@ -33,6 +31,8 @@ if TYPE_CHECKING:
     from gateway.speaking import Speaking
     from sessions.keys import KeyRing
     from sessions.limits import ContextGate, RateLimiter
+    from sessions.phrases import PhraseCache
+    from sessions.playback import Playback
     from sessions.store import Store
     from sessions.tokens import BrowserTokens
     from sessions.voices import VoiceStore
@@ -110,6 +110,8 @@ class Services:
     native_sessions: dict[str, NativeSession] = field(default_factory=dict)
 
     closing: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+    playing: dict[object, tuple[str, Playback]] = field(default_factory=dict)
+    """Where the listeners of the open contexts are, with the dialect's name; sampled for the lead."""
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def refuse_if_draining(self) -> None:
@@ -119,7 +121,9 @@ class Services:
 
     def spawn(self, work: Awaitable[Any], *, name: str | None = None) -> asyncio.Task[Any]:
         """Run ``work`` in a task that is kept, logged if it fails, and cancelled when the gateway ends."""
-        task = asyncio.get_running_loop().create_task(_coroutine(work), name=name)
+        # Bare, so that a coroutine cancelled before it began is not left unawaited inside another.
+        coroutine = work if asyncio.iscoroutine(work) else _coroutine(work)
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task

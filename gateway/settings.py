@@ -307,7 +307,7 @@ class Settings:
     socket_idle_s: float = _set(7200.0, _number(60, 86400), "a number from 60 to 86400")
     drain_s: float = _set(30.0, _number(0, 3600), "a number from 0 to 3600")
 
-    phrase_cache: bool = _set(False, _flag, "on or off")
+    phrase_cache: bool = _set(False, _flag, "on or off (also for dialects that cannot ask for it)")
     phrase_ttl_s: float = _set(86400.0, _number(1, 31_536_000), "a number from 1 to 31536000")
     phrase_bytes: int = _set(64 << 20, _whole(0, 1 << 40), "a whole number of bytes")
     clean_text: bool = _set(True, _flag, "on or off (markdown, emoji, markup cleaned before speaking)")

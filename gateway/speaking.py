@@ -10,12 +10,13 @@ from sessions.context import Context, ContextOptions
 from sessions.events import Cancelled, Done, Event, Failed
 from sessions.playback import Playback, PlaybackClock
 from sessions.runner import ContextRunner, Sink, Speech
-from tts_core.errors import UnknownVoice
+from tts_core.errors import LimitExceeded, UnknownVoice
 
 if TYPE_CHECKING:
     from gateway.services import Services
     from sessions.limits import Slot
     from sessions.principal import Principal
+    from tts_core.engine import VoiceInfo
 
 log = logging.getLogger(__name__)
 
@@ -28,12 +29,24 @@ class Speaking:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def voice(self, name: str) -> str:
-        """The engine's voice for what a client asked; UnknownVoice if there is none.
+    def voices(self, principal: Principal) -> list[VoiceInfo]:
+        """The voices that this caller may ask for."""
+        bound = principal.voice
+        return [v for v in self._services.engine.info.voices if bound is None or v.id == self._known(bound)]
 
-        An empty name is the default voice. Aliases come from the settings; the alias "*" takes every name
-        that is not known otherwise.
+    def voice(self, principal: Principal, name: str) -> str:
+        """The engine's voice for what a client asked.
+
+        An empty name is the default voice, or the one that a token is bound to. Aliases come from the
+        settings; the alias "*" takes every name that is not known otherwise. Raises UnknownVoice if there is
+        none, Forbidden if a token is for another one.
         """
+        voice = self._known(name or principal.voice or "")
+        if principal.voice is not None and voice != self._known(principal.voice):
+            principal.require_voice(voice)
+        return voice
+
+    def _known(self, name: str) -> str:
         services = self._services
         voices = services.engine.info.voices
         default = services.settings.default_voice or voices[0].id
@@ -53,6 +66,7 @@ class Speaking:
         self,
         *,
         principal: Principal,
+        allowance: Allowance,
         dialect: str,
         context_id: str,
         options: ContextOptions,
@@ -61,7 +75,8 @@ class Speaking:
     ) -> ContextRunner:
         """A runner for a new context; the caller starts it.
 
-        Raises Draining when the gateway takes no new work, and BadRequest for a bad id.
+        ``allowance`` is shared by all contexts of one session. Raises Draining when the gateway takes no new
+        work, and BadRequest for a bad id.
         """
         services = self._services
         services.refuse_if_draining()
@@ -81,19 +96,35 @@ class Speaking:
             speech,
             sink,
             playback,
-            TenantAdmission(services, principal),
-            services.phrases.bound(principal.tenant)
+            TenantAdmission(services, principal, allowance),
+            services.phrases.of(principal, services.engine.info)
             if options.cache and services.phrases is not None
             else None,
         )
 
 
+class Allowance:
+    """What a token narrowed to some characters may still have spoken in its session."""
+
+    def __init__(self, principal: Principal) -> None:
+        self._most = self._left = principal.max_characters
+
+    def take(self, characters: int) -> None:
+        """Count text about to be spoken; LimitExceeded beyond the token's characters."""
+        if self._left is None:
+            return
+        if characters > self._left:
+            raise LimitExceeded(f"this token is for {self._most} characters")
+        self._left -= characters
+
+
 class TenantAdmission:
     """A context's share of its tenant's limits; fulfils ``sessions.runner.Admission``."""
 
-    def __init__(self, services: Services, principal: Principal) -> None:
+    def __init__(self, services: Services, principal: Principal, allowance: Allowance) -> None:
         self._services = services
         self._principal = principal
+        self._allowance = allowance
         self._slot: Slot | None = None
 
     async def enter(self) -> None:
@@ -108,6 +139,7 @@ class TenantAdmission:
 
     async def charge(self, characters: int) -> None:
         """Count text about to be spoken; LimitExceeded."""
+        self._allowance.take(characters)
         await self._services.rates.use(self._principal, characters=characters)
 
 
@@ -122,6 +154,7 @@ class _Observer:
 
     def started(self, context: Context) -> None:
         self._held.enter_context(self._services.in_flight.one())
+        self._services.playing[self] = (self._dialect, self._playback)
         self._services.metrics.context_opened(self._dialect)
 
     def first_audio(self, context: Context) -> None:
@@ -134,6 +167,7 @@ class _Observer:
 
     def ended(self, context: Context, event: Event) -> None:
         self._held.close()
+        self._services.playing.pop(self, None)
         stats = context.stats
         outcome = _OUTCOMES[type(event)]
         self._services.metrics.context_closed(self._dialect, outcome, stats)

@@ -14,6 +14,7 @@ from gateway.settings import Settings
 from gateway.speaking import Speaking
 from sessions.keys import KeyRing
 from sessions.limits import ContextGate, RateLimiter
+from sessions.phrases import PhraseCache
 from sessions.principal import Principal
 from sessions.secret import DeploymentSecret
 from sessions.store import Store, open_store
@@ -26,6 +27,9 @@ from tts_core.registry import load_engine
 from tts_core.scheduler import Scheduler
 from tts_core.text.normaliser import Normaliser
 
+SAMPLE_S = 0.5
+"""How often the lead of every listener is looked at."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -37,7 +41,7 @@ def build(
     services = Services(settings=settings, engine=engine, clock=clock)
     services.speaking = Speaking(services)
     services.calls = CallHub(services)
-    services.wheel = TimerWheel(clock)
+    services.wheel = TimerWheel(clock, on_lateness=lambda late, _: services.metrics.lateness.observe(late))
     services.scheduler = Scheduler(engine, clock, settings.max_contexts or None)
     services.normaliser = Normaliser()
     return services
@@ -81,9 +85,20 @@ async def start(services: Services) -> None:
     services.voices = VoiceStore(store, secret, clock=services.clock)
     closing.push_async_callback(services.voices.close)
     await services.voices.start()
+    if settings.phrase_bytes:
+        # Who may use it is each key's and tenant's own choice; it is empty until somebody does.
+        phrases = services.phrases = PhraseCache(
+            store, secret, max_bytes=settings.phrase_bytes, ttl=settings.phrase_ttl_s, clock=services.clock
+        )
+        closing.push_async_callback(phrases.close)
+        await phrases.start()
+        services.metrics.watch_phrases(
+            lambda: {"hit": phrases.hits, "miss": phrases.misses, "failed": phrases.failures}
+        )
     closing.push_async_callback(services.normaliser.close)
     services.spawn(services.normaliser.start(), name="normaliser start")  # it works meanwhile
     _watch_engine(services)
+    services.spawn(_sample_leads(services), name="lead samples")
     if services.guard.local_mode:
         _log.warning("local mode: only this machine is served, any API key is accepted from it")
 
@@ -134,6 +149,14 @@ def _secret(settings: Settings) -> DeploymentSecret:
     if settings.secret:
         return DeploymentSecret(settings.secret.encode())
     return DeploymentSecret.load(settings.data_dir / "secret")
+
+
+async def _sample_leads(services: Services) -> None:
+    while True:
+        await asyncio.sleep(SAMPLE_S)
+        for dialect, playback in list(services.playing.values()):
+            if playback.sent_samples:
+                services.metrics.lead.labels(dialect).observe(playback.lead())
 
 
 def _watch_engine(services: Services) -> None:

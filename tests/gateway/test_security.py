@@ -57,7 +57,7 @@ def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-# -- a fresh install ------------------------------------------------------------------------------------------
+# -- a fresh install -------------------------------------------------------------------------------
 
 
 async def test_local_mode_takes_any_key_from_this_machine_but_not_none(gateway: Running) -> None:
@@ -155,7 +155,7 @@ async def test_the_generated_key_is_private_and_kept(start_gateway: Start) -> No
     assert (await start_gateway()).key == before
 
 
-# -- with keys ------------------------------------------------------------------------------------------------
+# -- with keys -------------------------------------------------------------------------------------
 
 
 async def test_with_a_configured_key_only_that_key_opens(start_gateway: Start) -> None:
@@ -240,13 +240,13 @@ async def test_a_revoked_key_closes_its_open_sockets(start_gateway: Start) -> No
     assert (await ask(gateway, "/v1/voices", bearer(issued.presented)))[0] == 401
 
 
-# -- parts ----------------------------------------------------------------------------------------------------
+# -- parts -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("header", "want"),
-    [("a.example:80", "a.example"), ("A.Example.", "a.example"), ("[::1]:8080", "::1"), ("[::1]", "::1"), ("::1", ""),
-     ("a:b", ""), ("[::1", ""), ("[::1]x", ""), ("", "")],
+    [("a.example:80", "a.example"), ("A.Example.", "a.example"), ("[::1]:8080", "::1"), ("[::1]", "::1"),
+     ("::1", ""), ("a:b", ""), ("[::1", ""), ("[::1]x", ""), ("", "")],
 )  # fmt: skip
 def test_split_host(header: str, want: str) -> None:
     assert split_host(header) == want
