@@ -112,7 +112,7 @@ def test_as_many_streams_as_the_measured_speed_keeps_in_real_time() -> None:
         stats = scheduler.stats
         assert (stats.active, stats.admitted, stats.refused, stats.needed, stats.xrt) == (5, 6, 1, 10, 10)
 
-    run(main())
+    run(main)
 
 
 def test_the_limit_follows_the_measure() -> None:
@@ -128,7 +128,7 @@ def test_the_limit_follows_the_measure() -> None:
         refused(scheduler, "d")
         assert scheduler.stats.active == 3
 
-    run(main())
+    run(main)
 
 
 def test_before_any_measure_only_what_runs_side_by_side_is_promised() -> None:
@@ -138,7 +138,7 @@ def test_before_any_measure_only_what_runs_side_by_side_is_promised() -> None:
         scheduler.admit("b")
         refused(scheduler, "c")
 
-    run(main())
+    run(main)
 
 
 def test_a_hard_cap_holds_on_top() -> None:
@@ -151,7 +151,7 @@ def test_a_hard_cap_holds_on_top() -> None:
         scheduler.release("a")
         scheduler.admit("b")
 
-    run(main())
+    run(main)
 
 
 def test_a_long_predicted_wait_refuses() -> None:
@@ -177,7 +177,7 @@ def test_a_long_predicted_wait_refuses() -> None:
         scheduler.admit("c")
         await asyncio.gather(*tasks)
 
-    run(main())
+    run(main)
 
 
 def test_not_alive_not_ready_and_draining_refuse() -> None:
@@ -201,7 +201,7 @@ def test_not_alive_not_ready_and_draining_refuse() -> None:
         scheduler.set_draining(False)
         scheduler.admit("b")
 
-    run(main())
+    run(main)
 
 
 def test_admission_never_oversells_at_any_speed() -> None:
@@ -219,7 +219,7 @@ def test_admission_never_oversells_at_any_speed() -> None:
             assert active * headroom <= xrt
             assert active == asks or (active + 1) * headroom > xrt
 
-        run(main())
+        run(main)
 
     check()
 
@@ -240,7 +240,7 @@ def test_no_more_in_flight_than_the_engine_has_slots() -> None:
         # Ten requests of 0.1 s, three at a time.
         assert clock() - 1000 == pytest.approx(0.4)
 
-    run(main())
+    run(main)
 
 
 def test_the_earliest_deadline_goes_first() -> None:
@@ -257,7 +257,7 @@ def test_the_earliest_deadline_goes_first() -> None:
         # Without a deadline a segment is due 1.5 s after it came to the head of its stream.
         assert engine.started == ["busy", "d1", "none", "d3", "d5", "d9"]
 
-    run(main())
+    run(main)
 
 
 def test_segments_of_a_stream_keep_their_order() -> None:
@@ -271,7 +271,7 @@ def test_segments_of_a_stream_keep_their_order() -> None:
         )
         assert engine.started == ["0", "1", "2", "3", "4"]
 
-    run(main())
+    run(main)
 
 
 def test_a_long_text_does_not_crowd_out_a_later_stream() -> None:
@@ -287,7 +287,7 @@ def test_a_long_text_does_not_crowd_out_a_later_stream() -> None:
         # Each head of the long stream is due 1.5 s after it became the head, and so is the new stream's.
         assert engine.started.index("new0") <= 22
 
-    run(main())
+    run(main)
 
 
 def test_streams_without_deadlines_take_turns() -> None:
@@ -300,7 +300,7 @@ def test_streams_without_deadlines_take_turns() -> None:
         await asyncio.gather(*tasks)
         assert [n[0] for n in engine.started] == list("ab" * 6)
 
-    run(main())
+    run(main)
 
 
 def test_one_stream_has_at_most_its_share_of_the_slots() -> None:
@@ -312,7 +312,7 @@ def test_one_stream_has_at_most_its_share_of_the_slots() -> None:
         await asyncio.gather(*tasks)
         assert engine.most == 2
 
-    run(main())
+    run(main)
 
 
 def test_the_pending_segments_of_a_stream_are_bounded() -> None:
@@ -326,7 +326,7 @@ def test_the_pending_segments_of_a_stream_are_bounded() -> None:
         await asyncio.gather(*tasks)
         assert await speak(scheduler, "a", "now") == 3
 
-    run(main())
+    run(main)
 
 
 # -- ends ---------------------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ def test_only_admitted_streams_speak() -> None:
         with pytest.raises(EngineError, match="not been admitted"):
             await speak(Scheduler(ScriptedEngine(), clock), "nobody", "x")
 
-    run(main())
+    run(main)
 
 
 def test_closing_the_iterator_stops_the_engine_and_frees_the_slot() -> None:
@@ -361,7 +361,7 @@ def test_closing_the_iterator_stops_the_engine_and_frees_the_slot() -> None:
         await asyncio.gather(*other)
         assert scheduler.stats.aborted == 1
 
-    run(main())
+    run(main)
 
 
 def test_an_abandoned_segment_leaves_the_queue_at_once() -> None:
@@ -377,7 +377,7 @@ def test_an_abandoned_segment_leaves_the_queue_at_once() -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
         assert engine.started == ["0", "1", "3"]
 
-    run(main())
+    run(main)
 
 
 def test_a_hundred_aborts_at_any_moment_leave_nothing() -> None:
@@ -404,7 +404,7 @@ def test_a_hundred_aborts_at_any_moment_leave_nothing() -> None:
             stats = scheduler.stats
             assert (stats.active, stats.running, stats.queued, stats.failed) == (0, 0, 0, 0)
 
-        run(main())
+        run(main)
 
     check()
 
@@ -422,7 +422,7 @@ def test_a_slow_reader_holds_no_slot() -> None:
         assert await speak(scheduler, "b", "b") == 3
         assert len([c async for c in chunks]) == 2
 
-    run(main())
+    run(main)
 
 
 def test_the_buffer_of_a_slow_reader_is_bounded() -> None:
@@ -438,7 +438,7 @@ def test_the_buffer_of_a_slow_reader_is_bounded() -> None:
         assert [c.start_sample for c in (first, *rest)] == [0, 10_000, 20_000]
         assert engine.finished == ["slow"]
 
-    run(main())
+    run(main)
 
 
 @pytest.mark.parametrize(
@@ -467,7 +467,7 @@ def test_a_failing_segment_fails_alone(text: str, error: type[Exception], words:
         assert scheduler.stats.failed == 1
         assert engine.running == 0
 
-    run(main())
+    run(main)
 
 
 def test_a_segment_that_finds_no_slot_times_out() -> None:
@@ -485,7 +485,7 @@ def test_a_segment_that_finds_no_slot_times_out() -> None:
         await asyncio.gather(*long, return_exceptions=True)
         await asyncio.sleep(0)
 
-    run(main())
+    run(main)
 
 
 def test_close_ends_waiting_and_running_segments() -> None:
@@ -503,7 +503,7 @@ def test_close_ends_waiting_and_running_segments() -> None:
             scheduler.admit("b")
         await scheduler.close()
 
-    run(main())
+    run(main)
 
 
 def test_waits_are_recorded() -> None:
@@ -524,4 +524,4 @@ def test_waits_are_recorded() -> None:
         scheduler.release("a")
         assert scheduler.stream_stats("a") is None
 
-    run(main())
+    run(main)

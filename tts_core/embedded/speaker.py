@@ -34,10 +34,11 @@ Mark = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A stretch of samples and the marks (``Mark``) that became known with it."""
+    """A stretch of samples and the marks (``Mark``) that became known with it; ``last`` of the request."""
 
     pcm: Floats
     marks: tuple[Mark, ...]
+    last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +113,8 @@ class Speaker:
                 offset + bounds.end - bounds.start,
                 last=i == len(pieces) - 1,
             )
-            for pcm in self._samples(spectra, bounds, noise):
-                yield Block(make_up(pcm, self._gain), known)
+            for pcm, ends in self._samples(spectra, bounds, noise):
+                yield Block(make_up(pcm, self._gain), known, ends and i == len(pieces) - 1)
                 known = ()
             offset += bounds.end - bounds.start
 
@@ -179,24 +180,26 @@ class Speaker:
             out[-1] = (index, a, max(a, min(b, bounds.sound_end)))
         return out
 
-    def _samples(self, spectra: Spectra, bounds: _Bounds, noise: np.random.Generator) -> Iterator[Floats]:
-        """Samples ``[bounds.start, bounds.end)`` of the run, computing no frame that does not touch them."""
+    @staticmethod
+    def _samples(
+        spectra: Spectra, bounds: _Bounds, noise: np.random.Generator
+    ) -> Iterator[tuple[Floats, bool]]:
+        """Samples ``[bounds.start, bounds.end)`` of the run, computing no frame that does not touch them.
+
+        With each block comes whether it is the last.
+        """
         # Two frames of margin on each side complete the overlap.
         first = max(0, bounds.start // HOP - 2)
         stop = min(spectra.frames, -(-bounds.end // HOP) + 2)
         skip, left = bounds.start - first * HOP, bounds.end - bounds.start
-        held: Floats | None = None
         for made in Vocoder(spectra, first, stop, noise).blocks(BLOCKS[0] + 3, *BLOCKS[1:]):
             pcm = made[skip:][:left]
             skip = max(0, skip - len(made))
             left -= len(pcm)
-            if not len(pcm):
-                continue
-            if held is not None:
-                yield held
-            held = pcm
-        if held is not None:
-            yield held
+            if len(pcm):
+                yield pcm, not left
+            if not left:
+                return
 
 
 class _Marks:

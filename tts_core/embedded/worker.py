@@ -94,7 +94,6 @@ class Worker:
                 self._speak(message, speakers[message.voice])
 
     def _speak(self, request: wire.Speak, speaker: Speaker) -> None:
-        from .speaker import Block
         from .vocoder import RATE
 
         started = time.perf_counter()
@@ -104,18 +103,14 @@ class Worker:
             return self._is_cancelled(request.id)
 
         try:
-            held: Block | None = None
+            block = None
             for block in speaker.speak(request.text, request.speed, request.seed, stop):
-                if held is not None:
-                    self._send(wire.Audio(request.id, at, False, held.marks, held.pcm))
-                    at += len(held.pcm)
-                    if stop():
-                        break
-                held = block
-            else:
-                held = held or Block(wire.NO_SAMPLES, ())
-                self._send(wire.Audio(request.id, at, True, held.marks, held.pcm))
-                at += len(held.pcm)
+                self._send(wire.Audio(request.id, at, block.last, block.marks, block.pcm))
+                at += len(block.pcm)
+                if stop():
+                    break
+            if block is None and not stop():
+                self._send(wire.Audio(request.id, 0, True, (), wire.NO_SAMPLES))
         except (OSError, EOFError, wire.WireError):
             raise
         except Exception:

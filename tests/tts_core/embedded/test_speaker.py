@@ -148,6 +148,7 @@ def test_long_text_is_cut_inside_and_marks_go_on(speaker: Speaker) -> None:
     blocks = list(speaker.speak(text))
     pcm = np.concatenate([b.pcm for b in blocks])
     assert sum(bool(b.marks) for b in blocks) > 3
+    assert [b.last for b in blocks] == [False] * (len(blocks) - 1) + [True]
     check_marks(text, [m for b in blocks for m in b.marks], len(pcm))
     assert 25 < len(pcm) / RATE < 45
     # No part of it is longer silent than a pause between sentences.
@@ -168,6 +169,7 @@ def test_blocks_grow_and_marks_come_first(speaker: Speaker) -> None:
     assert sizes[0] <= 0.13
     assert sizes[1] == pytest.approx(0.2)
     assert len(blocks[0].marks) == 13
+    assert [b.last for b in blocks] == [False] * (len(blocks) - 1) + [True]
     assert all(not b.marks for b in blocks[1:])
 
 

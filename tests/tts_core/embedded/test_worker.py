@@ -85,7 +85,11 @@ class Scripted:
         for k in range(self.blocks):
             self.go.acquire()
             self.made += 1
-            yield Block(np.full(10, k, np.float32), ((0, 1, 0, 10),) if k == 0 else ())
+            yield Block(
+                np.full(10, k, np.float32),
+                ((0, 1, 0, 10),) if k == 0 else (),
+                last=k == self.blocks - 1 and not self.fail,
+            )
         if self.fail:
             raise RuntimeError(f"broken by {text}")
 
@@ -175,6 +179,7 @@ def test_a_failing_text_costs_only_its_request(
     scripted = Scripted(blocks=1, fail=True)
     scripted.go.release()
     thread, errors = in_thread(lambda: speak_scripted(Worker(theirs), scripted))
+    assert isinstance(peer.receive(), wire.Audio)
     failed = peer.receive()
     assert isinstance(failed, wire.Failed)
     assert failed.id == 7
