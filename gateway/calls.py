@@ -30,6 +30,10 @@ AGENT_WAIT_S = 15.0
 """A caller hears silence while no agent is free; after this long the call is ended."""
 
 
+LAST_WORDS_S = 30.0
+"""A hang-up waits this long for contexts that are still being spoken."""
+
+
 class Leg(Protocol):
     """What a call needs of a media leg (``telephony.media_streams.driver.MediaStreamLeg``)."""
 
@@ -109,6 +113,7 @@ class Turn:
         self._played = 0  # samples given to the leg
         self._final: int | None = None
         self._holding = False
+        self.over = asyncio.Event()
 
     @property
     def sent_samples(self) -> int:
@@ -156,6 +161,7 @@ class Turn:
 
     def release(self) -> None:
         """Let the next context speak."""
+        self.over.set()
         if self._holding:
             self._holding = False
             self._lock.release()
@@ -210,18 +216,33 @@ class Call:
         self._seq = 0
         self._samples = 0
         self._ending = False
+        self._turns: set[Turn] = set()
 
     def turn(self) -> Turn:
         """A turn for a new context."""
-        return Turn(self._leg, self._lock, self.format.rate, self._services.clock)
+        turn = Turn(self._leg, self._lock, self.format.rate, self._services.clock)
+        self._turns = {t for t in self._turns if not t.over.is_set()} | {turn}
+        return turn
 
     async def hang_up(self, *, after_audio: bool) -> None:
-        """Begin to end the call; returns at once."""
+        """Begin to end the call; returns at once.
+
+        ``after_audio``: contexts that were opened before are spoken and heard first, within LAST_WORDS_S.
+        """
         if self._ending and after_audio:
             return
         self._ending = True
         self.reason = "agent"
-        self._services.spawn(self._leg.hangup() if after_audio else self._leg.close(), name="hang up")
+        self._services.spawn(self._last_words() if after_audio else self._leg.close(), name="hang up")
+
+    async def _last_words(self) -> None:
+        try:
+            async with asyncio.timeout(LAST_WORDS_S):
+                for turn in self._turns:
+                    await turn.over.wait()
+        except TimeoutError:
+            log.warning("a call was ended in the middle of a turn", extra={"call": self.id})
+        await self._leg.hangup()
 
     async def assign(self, agent: Agent) -> None:
         """Give the call to an agent."""
