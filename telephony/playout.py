@@ -254,14 +254,14 @@ class Playout:
 
         Returns whether ticks are needed further on; if not, ``on_busy`` tells when they are again.
         """
-        if now < self._next_send and self._held_back and not self._marking:
+        if due < self._next_send and self._held_back and not self._marking:
             return True  # most ticks: the listener has enough for now
         if self._closed_at is not None:
             return False
         if self.profile.owns_clock:
             self._step(due, missed)
         else:
-            self._pump(now)
+            self._pump(now, due)
         if self._marking:
             self._send_mark(now)
             self._tell(self.marks.expire(now))
@@ -276,19 +276,23 @@ class Playout:
     def _kick(self) -> None:
         """Send what may go now; ask for ticks for the rest."""
         if not self.profile.owns_clock and self._closed_at is None:
-            self._pump(self._clock())
+            now = self._clock()
+            self._pump(now, now)
         if self._on_busy is not None and not self._ticking and self.busy:
             self._ticking = True
             self._on_busy()
 
-    def _pump(self, now: float) -> None:
-        """Fill the peer's buffer up to the lead."""
+    def _pump(self, now: float, due: float) -> None:
+        """Fill the peer's buffer up to the lead.
+
+        The lead is judged at the deadline, so that a tick a little late does not put a message off to the next.
+        """
         profile = self.profile
         frames = len(self._buffer) // profile.frame_bytes
         if not frames:
             self._held_back = False
             return
-        lead = max(0.0, self._playclock.floor_end - now)
+        lead = max(0.0, self._playclock.floor_end - due)
         first = self._started is None
         started = now if self._started is None else self._started
         target = profile.first_burst_s if now - started < profile.first_burst_s else profile.lead_s

@@ -55,8 +55,15 @@ class Listener(asyncio.Protocol):
         self.end += len(data) / 8000
 
 
-def listen(pipe: Connection) -> None:
+def real_time(fifo: bool) -> None:
+    """Ask for the real-time scheduler."""
+    if fifo:
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+
+
+def listen(pipe: Connection, fifo: bool) -> None:
     """Run the listeners: tell the port, then at each request what they heard."""
+    real_time(fifo)
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -248,12 +255,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--streams", default="1,100,500")
     parser.add_argument("--fifo", action="store_true")
     options = parser.parse_args(argv)
-    if options.fifo:
-        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    real_time(options.fifo)
     counts = [int(count) for count in options.streams.split(",")]
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
-    child = spawn.Process(target=listen, args=(theirs,), daemon=True)
+    child = spawn.Process(target=listen, args=(theirs, options.fifo), daemon=True)
     child.start()
     port = ours.recv()
     runs: dict[tuple[str, int], Run] = {}
