@@ -11,10 +11,9 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from tts_core.text.segmenter import TextFrontEnd
-
 from tts_core.errors import BadRequest, TextTooLong, VoxwireError
 from tts_core.text.segment import Segment, TextMode, TextOptions
+from tts_core.text.segmenter import TextFrontEnd
 
 from .events import AudioFormat, Cancelled, ContextStats, Done, Failed, Heard, Word
 from .playback import Clock

@@ -162,6 +162,7 @@ class ContextRunner:
         self._admitted = False
         self._stream_id = f"{id(self):x}/{context.id}"
         self._tail = ""
+        self._forced_at = -1.0  # the pause after which everything held was let go
         self._task: asyncio.Task[None] | None = None
         self.ended = asyncio.Event()
 
@@ -279,7 +280,7 @@ class ContextRunner:
         self._wake.clear()
         quiet = self._speech.clock() - self.context.last_text_at
         waits = [options.idle_s - quiet]
-        if self.context.held:
+        if self.context.held and self._forced_at != self.context.last_text_at:
             waits.append((options.hold_s if quiet < options.hold_s else options.max_buffer_delay_s) - quiet)
         if self._admitted:
             waits.append(max(self.playback.lead() + IDLE_RELEASE_S, IDLE_RELEASE_S - quiet))
@@ -292,6 +293,8 @@ class ContextRunner:
         if quiet >= options.idle_s:
             raise ContextIdle(f"no text for {options.idle_s:.0f} seconds")
         if self.context.held and quiet >= options.max_buffer_delay_s:
+            # An unfinished tag is held even so: it is not looked at again before more text comes.
+            self._forced_at = self.context.last_text_at
             self.context.force()
         elif self.context.held and quiet >= options.hold_s:
             self.context.release()

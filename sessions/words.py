@@ -8,7 +8,7 @@ order, each exactly once, never overlapping in time, so that they re-join to the
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 from tts_core.engine import WordMark
@@ -17,6 +17,7 @@ from tts_core.text.segment import Utterance
 from .events import Word
 
 _TOKEN = re.compile(r"\S+")
+_SPOKEN = re.compile(r"\w+")
 
 
 @dataclass(slots=True)
@@ -47,18 +48,19 @@ class WordAligner:
             for m in _TOKEN.finditer(segment.text)
         ]
         self._starts = [t.source_start for t in self._tokens]
+        self._spoken = [m.span() for m in _SPOKEN.finditer(utterance.text)]
         self._given = 0
         self._clock = 0  # native samples: no word begins before this
 
     def add(self, marks: tuple[WordMark, ...]) -> tuple[Word, ...]:
-        """Take new marks (in order); returns the words that are complete by now."""
-        reached = self._given
+        """Take new marks (in order); returns the words that are complete by now.
+
+        A word is complete when what is to be spoken next belongs to a later one: it need not wait for the
+        next mark, which may come only with audio after the word.
+        """
         for mark in marks:
-            a, b = self._utterance.alignment.source_range(mark.text_start, mark.text_end)
-            first, last = self._covered(a, b)
-            self._place(first, last, mark)
-            reached = max(reached, first)
-        return self._give(reached)
+            self._place(*self._covered(mark.text_start, mark.text_end), mark)
+        return self._give(self._next(marks[-1].text_end) if marks else 0)
 
     def finish(self, total_samples: int) -> tuple[Word, ...]:
         """The utterance is over (``total_samples`` native): returns all remaining words."""
@@ -71,8 +73,14 @@ class WordAligner:
                 token.end = total_samples * at // whole
         return self._give(len(self._tokens))
 
-    def _covered(self, a: int, b: int) -> tuple[int, int]:
-        """Indices ``[first, last)`` of the tokens that overlap the source range."""
+    def _next(self, spoken_end: int) -> int:
+        """Index of the token to which the first spoken word from this offset belongs."""
+        i = bisect_left(self._spoken, (spoken_end, 0))
+        return self._covered(*self._spoken[i])[0] if i < len(self._spoken) else len(self._tokens)
+
+    def _covered(self, start: int, end: int) -> tuple[int, int]:
+        """Indices ``[first, last)`` of the tokens that a range of the spoken text stands for."""
+        a, b = self._utterance.alignment.source_range(start, end)
         first = max(0, bisect_right(self._starts, a) - 1)
         if (
             first < len(self._tokens)

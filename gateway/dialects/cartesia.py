@@ -20,9 +20,10 @@ from aiohttp import WSCloseCode, hdrs, web
 from gateway.app import request_id
 from gateway.security import authenticate
 from gateway.services import Services, services_of
-from gateway.sockets import Socket, accept
+from gateway.sockets import SEND_DEADLINE_S, Socket, accept
+from gateway.speaking import Allowance
 from gateway.wav import header as wav_header
-from sessions.context import ContextOptions
+from sessions.context import MAX_ID, ContextOptions
 from sessions.events import TERMINAL, Audio, AudioFormat, Cancelled, Done, Event, Failed, Flushed, Words
 from sessions.principal import Principal
 from sessions.runner import ContextRunner
@@ -90,6 +91,7 @@ class Connection:
         self._services = services
         self._socket = socket
         self._principal = principal
+        self._allowance = Allowance(principal)
         self._beats = HEARTBEAT_AGENT in user_agent
         self.contexts: Session[CartesiaContext] = Session(
             principal.tenant, max_contexts=services.settings.max_contexts_per_socket
@@ -127,8 +129,12 @@ class Connection:
             raise
         except VoxwireError as error:
             self._services.metrics.refused(error.code)
-            known = context_id if context_id is not None and len(context_id) <= 256 else None
-            await self._socket.send(wire.Wording(known).error(error, request_id(self._socket.request)))
+            known = context_id if context_id is not None and len(context_id) <= MAX_ID else None
+            # One that lives on takes no harm from a bad message, and its own end is still to come.
+            words = wire.Wording(known).error(
+                error, request_id(self._socket.request), done=known not in self.contexts
+            )
+            await self._socket.send(words)
 
     async def _act(self, request: wire.Request) -> None:
         context_id = request.context_id
@@ -142,17 +148,15 @@ class Connection:
             raise BadRequest("context_id is needed", field="context_id")
         context = self.contexts.find(context_id)
         if context is None:
-            context = await self._open(context_id, request)
-            if context is None:
-                return
+            await self._open(context_id, request)
         else:
             self._check_same(context, request)
-        if request.add_timestamps is not None:
-            context.timestamps = request.add_timestamps
-        self._say(context, request)
+            self._say(context, request)
 
     def _say(self, context: CartesiaContext, request: wire.Request) -> None:
         runner = context.runner
+        if request.add_timestamps is not None:
+            context.timestamps = request.add_timestamps
         if request.transcript:
             runner.text(request.transcript)
         if request.flush:
@@ -160,17 +164,17 @@ class Connection:
         if not request.continue_:
             runner.end()
 
-    async def _open(self, context_id: str, request: wire.Request) -> CartesiaContext | None:
-        """Open a context; None when the message must not open one."""
+    async def _open(self, context_id: str, request: wire.Request) -> None:
+        """Open a context and say the message, unless it must not open one."""
         if not (request.transcript or "").strip():
             # Empty text opens nothing (protocols.md R8): a late end is ignored, a turn without text is over.
             if self.contexts.ended(context_id) is None and not request.continue_:
                 await self._socket.send(wire.Wording(context_id).done())
-            return None
+            return
         self.contexts.may_open(context_id)
         context = CartesiaContext(context_id)
         context.format, _ = wire.format_of(request)
-        context.voice = self._services.speaking.voice(wire.voice_of(request))
+        context.voice = self._services.speaking.voice(self._principal, wire.voice_of(request))
         options = wire.options_of(
             request,
             base_options(self._services, self._principal),
@@ -184,15 +188,16 @@ class Connection:
 
         context.runner = self._services.speaking.runner(
             principal=self._principal,
+            allowance=self._allowance,
             dialect="cartesia",
             context_id=context_id,
             options=options,
             sink=sink,
         )
         context.last_sent = self._services.clock()
+        self._say(context, request)  # before it is open: a text that is refused opens nothing
         self.contexts.open(context_id, context)
         context.runner.start()
-        return context
 
     def _check_same(self, context: CartesiaContext, request: wire.Request) -> None:
         """Format and voice belong to the context; other fields may repeat or be left out."""
@@ -200,7 +205,7 @@ class Connection:
             raise BadRequest("a context keeps its format", field="output_format")
         if request.voice is not None:
             try:
-                same = self._services.speaking.voice(wire.voice_of(request)) == context.voice
+                same = self._services.speaking.voice(self._principal, wire.voice_of(request)) == context.voice
             except UnknownVoice:
                 same = False
             if not same:
@@ -271,21 +276,22 @@ async def _spoken(
         body,
         replace(base_options(services, principal), run_ahead_s=HTTP_RUN_AHEAD_S),
         fmt=fmt,
-        voice=services.speaking.voice(wire.voice_of(body)),
+        voice=services.speaking.voice(principal, wire.voice_of(body)),
         languages=services.engine.info.languages,
         final=True,
     )
     queue: asyncio.Queue[Event] = asyncio.Queue(QUEUE)
     runner = services.speaking.runner(
         principal=principal,
+        allowance=Allowance(principal),
         dialect="cartesia",
         context_id=body.context_id or request_id(request) or "http",
         options=options,
         sink=queue.put,
     )
-    runner.start()
     runner.text(body.transcript)
     runner.end()
+    runner.start()
 
     async def events() -> AsyncIterator[Event]:
         while True:
@@ -298,6 +304,19 @@ async def _spoken(
         yield events()
     finally:
         await runner.abort()
+
+
+async def _write(request: web.Request, response: web.StreamResponse, data: bytes | None) -> None:
+    """Write to the body, None to end it; LegClosed when the client is gone or does not read."""
+    try:
+        async with asyncio.timeout(SEND_DEADLINE_S):
+            if not response.prepared:
+                await response.prepare(request)
+            await (response.write_eof() if data is None else response.write(data))
+    except TimeoutError:
+        raise LegClosed("the client does not read") from None
+    except ConnectionError:
+        raise LegClosed("the connection is closed") from None
 
 
 async def _body(request: web.Request) -> tuple[Principal, wire.Request]:
@@ -317,12 +336,9 @@ async def tts_bytes(request: web.Request) -> web.StreamResponse:
             if isinstance(event, Failed):
                 raise event.error
             if isinstance(event, Audio):
-                if not response.prepared:
-                    await response.prepare(request)
-                    if container == "wav":
-                        await response.write(wav_header(fmt))
-                await response.write(event.data)
-    await response.write_eof()
+                head = wav_header(fmt) if container == "wav" and not response.prepared else b""
+                await _write(request, response, head + event.data)
+    await _write(request, response, None)
     return response
 
 
@@ -351,10 +367,8 @@ async def tts_sse(request: web.Request) -> web.StreamResponse:
                     name, text = "done", wording.done()
                 case _:
                     continue
-            if not response.prepared:
-                await response.prepare(request)
-            await response.write(f"event: {name}\ndata: {text}\n\n".encode())
-    await response.write_eof()
+            await _write(request, response, f"event: {name}\ndata: {text}\n\n".encode())
+    await _write(request, response, None)
     return response
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from gateway.fault import UNREADABLE, bad_request, strings
 from sessions.context import ContextOptions
 from sessions.events import AudioFormat, Encoding, Word
 from tts_core.errors import BadRequest, UnsupportedFormat, VoxwireError
@@ -75,23 +76,13 @@ def parse(raw: str | bytes) -> Request:
     """Read a request. BadRequest names the field at fault."""
     try:
         return _decode(raw)
-    except msgspec.ValidationError as error:
-        # msgspec's words: types and the path, none of the client's values.
-        words = str(error)
-        where = words.rpartition("`$.")[2].rstrip("`") if "`$." in words else None
-        raise BadRequest(words[:300], field=where) from None
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        raise BadRequest("the message is not valid JSON") from None
+    except UNREADABLE as error:
+        raise bad_request(error) from None
 
 
 def context_of(raw: str | bytes) -> str | None:
     """The context id of a message that could not be read as a whole, for the error about it."""
-    try:
-        found = msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None
-    value = found.get("context_id") if isinstance(found, dict) else None
-    return value if isinstance(value, str) else None
+    return strings(raw, "context_id")[0]
 
 
 def voice_of(request: Request) -> str:
@@ -232,9 +223,12 @@ class Wording:
         """The terminal ``done``."""
         return self._json(type="done", done=True, status_code=200)
 
-    def error(self, error: VoxwireError, request_id: str = "") -> str:
-        """An ``error`` that readers of the older and of the newer shape both understand."""
-        return self._json(type="error", done=True, **error_fields(error, request_id))
+    def error(self, error: VoxwireError, request_id: str = "", *, done: bool = True) -> str:
+        """An ``error`` that readers of the older and of the newer shape both understand.
+
+        ``done``: the context has ended by it; otherwise it refused one message.
+        """
+        return self._json(type="error", done=done, **error_fields(error, request_id))
 
     def _json(self, **fields: Any) -> str:
         return msgspec.json.encode({**fields, "context_id": self.context_id}).decode()

@@ -9,9 +9,9 @@ import asyncio
 import logging
 from importlib.resources import files
 
-import msgspec
 from aiohttp import WSCloseCode, web
 
+from gateway import fault
 from gateway.native import messages as m
 from gateway.native.outbox import ResumeGap
 from gateway.native.session import NativeSession, check_agent
@@ -28,6 +28,9 @@ HELLO_S = 5.0
 
 MAX_DETACHED = 256
 """Dropped sessions kept for a resume at once."""
+
+TAKEN_OVER = 4001
+"""Close code of a connection whose session was resumed over another one."""
 
 MAX_FAULTS = 50
 """Bad messages in a row after which the connection is closed."""
@@ -58,14 +61,14 @@ async def stream(request: web.Request) -> web.StreamResponse:
     services = services_of(request)
     principal = await authenticate(request)
     async with accept(services, request, "native", principal) as socket:
-        session = await _hello(services, principal, socket)
-        if session is not None:
-            await _serve(services, session, socket)
+        hello = await _hello(principal, socket)
+        if hello is not None:
+            await _serve(services, principal, socket, hello)
     return socket.ws
 
 
-async def _hello(services: Services, principal: Principal, socket: Socket) -> NativeSession | None:
-    """Read the first message; a new session, a resumed one, or None after an error was told."""
+async def _hello(principal: Principal, socket: Socket) -> m.ClientHello | None:
+    """Read the first message; None after an error was told or the client went."""
     try:
         async with asyncio.timeout(HELLO_S):
             raw = await anext(socket.messages(), None)
@@ -73,19 +76,13 @@ async def _hello(services: Services, principal: Principal, socket: Socket) -> Na
             return None
         hello = _decode_hello(raw)
         check_agent(hello.agent, principal)
-        if hello.resume is not None:
-            return await _resume(services, principal, socket, hello.resume)
     except TimeoutError:
         await _refuse(socket, BadRequest("hello must come within 5 seconds", field="type"))
         return None
     except VoxwireError as error:
         await _refuse(socket, error)
         return None
-    session = NativeSession(services, principal, hello.agent)
-    services.native_sessions[session.id] = session
-    await socket.send(m.encode(session.hello(resumed=False)).decode())
-    await session.attach(socket.send, 0)
-    return session
+    return hello
 
 
 def _decode_hello(raw: str | bytes) -> m.ClientHello:
@@ -93,8 +90,10 @@ def _decode_hello(raw: str | bytes) -> m.ClientHello:
         raise BadRequest("the first message must be hello, as text", field="type")
     try:
         hello = m.decode(raw)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        raise BadRequest("the first message must be a hello", field="type") from None
+    except fault.UNREADABLE as error:
+        if fault.strings(raw, "type") == ["hello"]:
+            raise fault.bad_request(error) from None
+        raise BadRequest("the first message must be hello", field="type") from None
     if not isinstance(hello, m.ClientHello):
         raise BadRequest("the first message must be hello", field="type")
     if hello.version != m.VERSION:
@@ -102,16 +101,18 @@ def _decode_hello(raw: str | bytes) -> m.ClientHello:
     return hello
 
 
-async def _resume(
-    services: Services, principal: Principal, socket: Socket, resume: m.Resume
-) -> NativeSession | None:
-    session = services.native_sessions.get(resume.session)
-    if session is None or session.closed or not session.may_resume(resume, principal):
+def _session(services: Services, principal: Principal, hello: m.ClientHello) -> NativeSession:
+    """A new session, or the one to be resumed. Raises ResumeGap; then the old connection was not touched."""
+    resume = hello.resume
+    if resume is None:
+        session = NativeSession(services, principal, hello.agent)
+        services.native_sessions[session.id] = session
+        return session
+    found = services.native_sessions.get(resume.session)
+    if found is None or found.closed or not found.may_resume(resume, principal):
         raise ResumeGap("there is no such session to resume", field="resume.session")
-    session.detached()
-    await socket.send(m.encode(session.hello(resumed=True)).decode())
-    await session.attach(socket.send, resume.received)
-    return session
+    found.outbox.check(resume.received)
+    return found
 
 
 async def _refuse(socket: Socket, error: VoxwireError) -> None:
@@ -126,32 +127,49 @@ async def _refuse(socket: Socket, error: VoxwireError) -> None:
     await socket.close(WSCloseCode.POLICY_VIOLATION, error.code)
 
 
-async def _serve(services: Services, session: NativeSession, socket: Socket) -> None:
-    holder = session.attached_as = object()
-    watch = services.spawn(_drain(services, session, socket), name="native drain")
-    bye = False
+async def _serve(services: Services, principal: Principal, socket: Socket, hello: m.ClientHello) -> None:
     try:
-        faults = 0
-        async for raw in socket.messages():
-            outcome = await session.handle(raw)
-            if outcome is None:
-                bye = True
-                break
-            faults = 0 if outcome else faults + 1
-            if faults >= MAX_FAULTS:
-                await socket.close(WSCloseCode.POLICY_VIOLATION, "too many bad messages")
-                bye = True
-                break
+        session = _session(services, principal, hello)
+    except ResumeGap as error:
+        await _refuse(socket, error)
+        return
+    before, session.connection = session.connection, socket
+    if before is not None:
+        session.detached()
+        services.spawn(before.close(TAKEN_OVER, "resumed elsewhere"), name="native taken over")
+    watch = services.spawn(_drain(services, session, socket), name="native drain")
+    over = False
+    try:
+        await socket.send(m.encode(session.hello(resumed=hello.resume is not None)).decode())
+        await session.attach(socket.send, hello.resume.received if hello.resume else 0)
+        over = await _listen(session, socket)
+    except LegClosed:
+        pass
     finally:
         watch.cancel()
-        if session.attached_as is holder:
-            # Nobody resumed over another connection meanwhile.
+        if session.connection is socket:
             session.detached()
-            if bye or services.settings.resume_s <= 0 or not session.worth_keeping:
+            if over or services.settings.resume_s <= 0 or not session.worth_keeping:
                 await end(services, session)
             else:
-                services.spawn(_expire(services, session, holder), name="native resume")
+                services.spawn(_expire(services, session, socket), name="native resume")
                 await _crowd(services)
+
+
+async def _listen(session: NativeSession, socket: Socket) -> bool:
+    """Act on the client's messages; whether the session is over with the connection."""
+    faults = 0
+    async for raw in socket.messages():
+        if session.connection is not socket:
+            return False
+        outcome = await session.handle(raw)
+        if outcome is None:
+            return True
+        faults = 0 if outcome else faults + 1
+        if faults >= MAX_FAULTS:
+            await socket.close(WSCloseCode.POLICY_VIOLATION, "too many bad messages")
+            return True
+    return False
 
 
 async def _drain(services: Services, session: NativeSession, socket: Socket) -> None:
@@ -161,9 +179,9 @@ async def _drain(services: Services, session: NativeSession, socket: Socket) -> 
     await socket.close(WSCloseCode.SERVICE_RESTART, "restarting")
 
 
-async def _expire(services: Services, session: NativeSession, holder: object) -> None:
+async def _expire(services: Services, session: NativeSession, dropped: Socket) -> None:
     await asyncio.sleep(services.settings.resume_s)
-    if session.attached_as is holder:
+    if session.connection is dropped:
         await end(services, session)
 
 

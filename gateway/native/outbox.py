@@ -36,6 +36,7 @@ class Outbox:
         self._bytes = 0
         self._first = 0  # number of the oldest kept message
         self._send: Send | None = None
+        self._attaching: object = None
         self._room = asyncio.Event()
         self._closed = False
 
@@ -49,20 +50,28 @@ class Outbox:
         """Whether a connection takes messages now."""
         return self._send is not None
 
+    def check(self, received: int) -> None:
+        """Raise ResumeGap when what a client misses that has ``received`` messages is no longer kept."""
+        if not self._first <= received <= self.count:
+            raise ResumeGap("the messages after this point are no longer kept", field="resume.received")
+
     async def attach(self, send: Send, received: int = 0) -> None:
         """Send what the client misses, then everything new.
 
-        Raises ResumeGap when that is no longer kept, LegClosed when the new connection fails too.
+        Raises ResumeGap as ``check`` does, and LegClosed when the new connection fails too, when another one
+        takes over meanwhile, or when the session is over.
         """
-        if not self._first <= received <= self.count:
-            raise ResumeGap("the messages after this point are no longer kept", field="received")
+        self.check(received)
         self._send = None
-        while received < self.count:
-            if received < self._first:
-                raise ResumeGap("messages were lost while they were sent again", field="received")
-            message = self._kept[received - self._first]
-            await send(message)
+        mine = self._attaching = object()
+        while received < self.count and not self._closed:
+            # Nothing is dropped while nobody is attached.
+            await send(self._kept[received - self._first])
             received += 1
+            if self._attaching is not mine:
+                raise LegClosed("another connection took over")
+        if self._closed:
+            raise LegClosed("the session is over")
         # No await since the last look at count: nothing can slip in between.
         self._send = send
         self._room.set()

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gateway import fault
 from gateway.calls import Call, CallHub, Turn
-from gateway.speaking import Speaking
+from gateway.speaking import Allowance, Speaking
 from sessions.context import ContextOptions
 from sessions.events import (
     RATES,
@@ -42,7 +43,11 @@ from .outbox import Outbox, Send
 
 if TYPE_CHECKING:
     from gateway.services import Services
+    from gateway.sockets import Socket
     from sessions.principal import Principal
+
+_FIELDS = {"context_id": "context", "sample_rate": "format.sample_rate"}
+"""What the layers below call a field, and how it is called here."""
 
 
 class NativeContext:
@@ -73,14 +78,18 @@ class NativeSession:
         self._calls: CallHub = services.calls
         self.principal = principal
         self.agent = agent
+        self._allowance = Allowance(principal)
         self.key = secrets.token_urlsafe(24)
         self.outbox = Outbox()
         self.contexts: Session[NativeContext] = Session(
             principal.tenant, max_contexts=services.settings.max_contexts_per_socket
         )
         self.closed = False
-        self.attached_as: object = None
+        self.connection: Socket | None = None
+        """The connection that took the session last, open or not."""
         self._calls_served: dict[str, Call] = {}
+        self._calls_over = asyncio.Event()
+        self._calls_over.set()
 
     @property
     def id(self) -> str:
@@ -104,11 +113,14 @@ class NativeSession:
             native_rate=info.native_rate,
             formats=[e.value for e in Encoding],
             sample_rates=list(RATES),
-            voices=[m.VoiceEntry(v.id, v.name, v.language, v.gender) for v in info.voices],
+            voices=[
+                m.VoiceEntry(v.id, v.name, v.language, v.gender)
+                for v in self._speaking.voices(self.principal)
+            ],
             limits=m.Limits(
                 max_contexts=settings.max_contexts_per_socket,
                 max_message_bytes=settings.max_message_bytes,
-                max_context_characters=ContextOptions().max_characters,
+                max_context_characters=settings.max_context_chars,
                 context_idle_s=settings.context_idle_s,
                 run_ahead_ms=round(settings.run_ahead_s * 1000),
                 resume_s=settings.resume_s,
@@ -152,8 +164,8 @@ class NativeSession:
 
     async def idle(self) -> None:
         """Return when no context is open and no call is served."""
-        while self.contexts.all():
-            await asyncio.gather(*(c.runner.wait() for c in self.contexts.all()))
+        while self.contexts.all() or self._calls_served:
+            await asyncio.gather(self._calls_over.wait(), *(c.runner.wait() for c in self.contexts.all()))
             await asyncio.sleep(0)
 
     # From the client
@@ -167,7 +179,14 @@ class NativeSession:
         try:
             if isinstance(raw, bytes):
                 raise BadRequest("clients send text messages only")
-            message = self._decode(raw)
+            try:
+                message = m.decode(raw)
+            except fault.UNREADABLE as error:
+                kind, context_id = fault.strings(raw, "type", "context")
+                refusal = fault.bad_request(error)
+                if kind == "open" and context_id not in self.contexts:
+                    raise RefusedOpen.of(refusal) from None
+                raise refusal from None
             context_id = getattr(message, "context", None)
             return True if await self._act(message) else None
         except VoxwireError as error:
@@ -177,23 +196,12 @@ class NativeSession:
                     error.code,
                     error.message,
                     context=context_id,
-                    field=error.field,
+                    field=_FIELDS.get(error.field, error.field) if error.field else None,
                     retry_after=error.retry_after,
-                    terminal=isinstance(error, RefusedOpen),
+                    terminal=isinstance(error, RefusedOpen) and context_id is not None,
                 )
             )
             return False
-
-    @staticmethod
-    def _decode(raw: str) -> m.Incoming:
-        try:
-            return m.decode(raw)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            # msgspec words its errors by field path and type, without any of the client's values.
-            words = (
-                str(error) if isinstance(error, msgspec.ValidationError) else "the message is not valid JSON"
-            )
-            raise BadRequest(words[:300]) from None
 
     async def _act(self, message: m.Incoming) -> bool:
         match message:
@@ -223,22 +231,29 @@ class NativeSession:
         return True
 
     async def _open(self, message: m.Open) -> None:
-        call = None
+        # The caller was interrupted: that holds whatever becomes of the new context.
+        await self._interrupt(message)
+        if message.context in self.contexts:
+            self.contexts.may_open(message.context)  # refused, and the one that has the id goes on
         try:
-            # The caller was interrupted: that holds whatever becomes of the new context.
-            await self._interrupt(message)
             self.contexts.may_open(message.context)
             call = self._call(message.call) if message.call else None
             context = NativeContext(message.context, self._format(message, call), call)
             options = self._options(message, context.format)
             context.runner = self._speaking.runner(
                 principal=self.principal,
+                allowance=self._allowance,
                 dialect="native",
                 context_id=message.context,
                 options=options,
                 sink=self._sink(context),
                 playback=call.turn() if call else None,
             )
+            if message.text:
+                context.runner.text(message.text)
+                context.texts = 1
+            if message.end:
+                context.runner.end()
         except VoxwireError as error:
             raise RefusedOpen.of(error) from None
         context.index = self.contexts.open(context.id, context)
@@ -251,22 +266,16 @@ class NativeSession:
             )
         )
         context.runner.start()
-        if message.text:
-            context.texts += 1
-            context.runner.text(message.text)
-        if message.end:
-            context.runner.end()
 
     async def _interrupt(self, message: m.Open) -> None:
         if message.interrupt is False:
             return
-        if message.interrupt is True:
-            ids = [c.id for c in self.contexts.all() if (c.call.id if c.call else "") == message.call]
-        else:
-            ids = [str(message.interrupt)]
-        for context_id in ids:
-            if context_id in self.contexts:
-                await self.contexts.get(context_id).runner.cancel()
+        if message.interrupt is not True:
+            await self._stop(str(message.interrupt))
+            return
+        for context in self.contexts.all():
+            if (context.call.id if context.call else "") == message.call:
+                await context.runner.cancel()
 
     def _format(self, message: m.Open, call: Call | None) -> AudioFormat:
         if call is not None:
@@ -285,7 +294,7 @@ class NativeSession:
         settings = self._services.settings
         run_ahead = settings.run_ahead_s if message.run_ahead_ms is None else message.run_ahead_ms / 1000
         return ContextOptions(
-            voice=self._speaking.voice(message.voice),
+            voice=self._speaking.voice(self.principal, message.voice),
             format=fmt,
             speed=message.speed,
             volume=message.volume,
@@ -301,6 +310,7 @@ class NativeSession:
             idle_s=settings.context_idle_s,
             run_ahead_s=min(run_ahead, settings.run_ahead_s),
             lead_in_ms=message.lead_in_ms,
+            max_characters=settings.max_context_chars,
             cache=message.cache,
         )
 
@@ -318,14 +328,19 @@ class NativeSession:
             context.runner.end()
 
     async def _cancel(self, context_id: str) -> None:
+        if not await self._stop(context_id):
+            self.contexts.get(context_id)  # raises UnknownContext
+
+    async def _stop(self, context_id: str) -> bool:
+        """Cancel the context, or tell what was heard of it if it has ended; False if it is not known."""
         context = self.contexts.find(context_id)
         if context is not None and await context.runner.cancel() is not None:
-            return
+            return True
         context = context or self.contexts.ended(context_id)
         if context is None:
-            self.contexts.get(context_id)
-            return
+            return False
         await self._send(m.HeardMessage(context_id, _heard(context.runner.heard())))
+        return True
 
     def _call(self, call_id: str) -> Call:
         try:
@@ -409,6 +424,7 @@ class NativeSession:
     async def call_started(self, call: Call) -> None:
         """A call is this agent's from now on."""
         self._calls_served[call.id] = call
+        self._calls_over.clear()
         wanted = self.agent.caller_audio if self.agent is not None else None
         await self._send(
             m.CallStarted(
@@ -438,6 +454,8 @@ class NativeSession:
         for context in self.contexts.all():
             if context.call is call:
                 await context.runner.cancel()
+        if not self._calls_served:
+            self._calls_over.set()
         await self._send(m.CallEnded(call.id, reason))
 
 

@@ -91,14 +91,17 @@ def test_an_engine_without_marks_gives_proportional_times() -> None:
     assert [(w.text, w.start, w.end) for w in words] == [("aaa", 1.0, 1.4), ("bbb", 1.4, 1.8)]
 
 
-def test_words_come_out_as_soon_as_the_next_begins() -> None:
-    text = "one two three"
-    aligner = WordAligner(utterance(text, text, Alignment.identity(13)), RATE, 0.0)
-    all_marks = marks(text)
-    assert aligner.add(all_marks[:1]) == ()
-    assert [w.text for w in aligner.add(all_marks[1:2])] == ["one"]
-    assert [w.text for w in aligner.add(all_marks[2:])] == ["two"]
-    assert [w.text for w in aligner.finish(300)] == ["three"]
+def test_words_come_out_as_soon_as_they_are_complete() -> None:
+    text = "one $2 three."
+    builder = AlignmentBuilder()
+    builder.copy("one ", 0)
+    builder.replace("two dollars", 4, 6)
+    builder.copy(" three.", 6)
+    spoken, alignment = builder.build()
+    aligner = WordAligner(utterance(text, spoken, alignment), RATE, 0.0)
+    given = [[w.text for w in aligner.add((mark,))] for mark in marks(spoken)]
+    assert given == [["one"], [], ["$2"], ["three."]]
+    assert aligner.finish(400) == ()
 
 
 @given(
