@@ -35,7 +35,7 @@ EXAMPLES = """examples:
   voxwire keys add my-app                         make a key for another machine
 
 Settings come from VOXWIRE_... variables and from voxwire.toml; 'voxwire serve'
-tells you about every bad one."""
+tells you about every bad one, and 'voxwire settings' lists them."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -71,6 +71,9 @@ def _parser() -> argparse.ArgumentParser:
     voices = commands.add_parser("voices", help="list the voices")
     _remote(voices)
     voices.set_defaults(run=_voices)
+
+    settings = commands.add_parser("settings", help="list what can be set, with what is set now")
+    settings.set_defaults(run=_show_settings)
 
     keys = commands.add_parser("keys", help="make, list, replace or end API keys")
     actions = keys.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=_Parser)
@@ -134,6 +137,13 @@ def _serve(args: argparse.Namespace) -> int:
     from gateway.server import serve
 
     return serve(_settings(args, host=args.host, port=args.port))
+
+
+def _show_settings(args: argparse.Namespace) -> int:
+    made = _settings(args)
+    for line in made.describe():
+        print(line)
+    return 0
 
 
 # -- say and voices --------------------------------------------------------------------------------
@@ -278,7 +288,7 @@ async def _voices_async(args: argparse.Namespace) -> None:
     else:
         from dataclasses import asdict
 
-        from gateway.startup import make_engine
+        from gateway.engine import make_engine
 
         # An engine knows its voices without being started.
         voices = [asdict(voice) for voice in make_engine(settings).info.voices]

@@ -67,7 +67,7 @@ class Server:
 
         Raises SettingsError (also for a port that is taken), EngineError. On any error everything is undone.
         """
-        from gateway.startup import make_engine
+        from gateway.engine import make_engine
 
         engine = make_engine(self.settings)
         self._warm = asyncio.create_task(engine.start(), name="engine start")

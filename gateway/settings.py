@@ -13,7 +13,7 @@ import ipaddress
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
@@ -294,13 +294,11 @@ class Settings:
 
     max_contexts: int = _set(0, _whole(0, 100_000), "a whole number (0: as many as the engine sustains)")
     max_contexts_per_socket: int = _set(16, _whole(1, 1000), "a whole number from 1 to 1000")
-    max_contexts_per_tenant: int = _set(0, _whole(0, 100_000), "a whole number (0: no limit of its own)")
     max_sockets: int = _set(2000, _whole(1, 100_000), "a whole number from 1 to 100000")
     max_message_bytes: int = _set(65536, _whole(1024, 1 << 20), "a whole number from 1024 to 1048576")
     max_context_chars: int = _set(100_000, _whole(100, 10_000_000), "a whole number from 100 to 10000000")
     max_body_bytes: int = _set(1 << 20, _whole(1024, 64 << 20), "a whole number from 1024 to 67108864")
     messages_per_s: int = _set(200, _whole(1, 100_000), "a whole number from 1 to 100000")
-    requests_per_min: int = _set(0, _whole(0, 1_000_000), "a whole number (0: no limit)")
     run_ahead_s: float = _set(3.0, _number(0.2, 30), "a number from 0.2 to 30")
     resume_s: float = _set(30.0, _number(0, 600), "a number from 0 to 600")
     context_idle_s: float = _set(300.0, _number(5, 3600), "a number from 5 to 3600")
@@ -330,6 +328,16 @@ class Settings:
 
     unknown_env: tuple[str, ...] = ()
     """VOXWIRE_ variables that mean nothing here; reported, not refused (orchestrators inject some)."""
+
+    def describe(self) -> Iterator[str]:
+        """One line a setting for people: variable, value (never a secret's), what is accepted."""
+        for name, item in _FIELDS.items():
+            value = getattr(self, name)
+            if item.metadata["secret"]:
+                value = "(set)" if value else "(not set)"
+            elif isinstance(value, Mapping):
+                value = dict(value)
+            yield f"{PREFIX}{name.upper()} = {value}  ({item.metadata['accepts']})"
 
     @property
     def loopback(self) -> bool:

@@ -126,6 +126,7 @@ class TenantAdmission:
         self._principal = principal
         self._allowance = allowance
         self._slot: Slot | None = None
+        self._requests = 1  # a context is one request, counted with its first text
 
     async def enter(self) -> None:
         """Take a place among the generating contexts; LimitExceeded."""
@@ -140,7 +141,8 @@ class TenantAdmission:
     async def charge(self, characters: int) -> None:
         """Count text about to be spoken; LimitExceeded."""
         self._allowance.take(characters)
-        await self._services.rates.use(self._principal, characters=characters)
+        await self._services.rates.use(self._principal, requests=self._requests, characters=characters)
+        self._requests = 0
 
 
 class _Observer:

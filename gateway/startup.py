@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from gateway.calls import CallHub
+from gateway.engine import make_engine
 from gateway.security import Guard
 from gateway.services import Services
 from gateway.settings import Settings
@@ -23,7 +24,6 @@ from sessions.voices import VoiceStore
 from telephony.wheel import TimerWheel
 from tts_core.engine import Engine
 from tts_core.errors import SettingsError
-from tts_core.registry import load_engine
 from tts_core.scheduler import Scheduler
 from tts_core.text.normaliser import Normaliser
 
@@ -45,12 +45,6 @@ def build(
     services.scheduler = Scheduler(engine, clock, settings.max_contexts or None)
     services.normaliser = Normaliser()
     return services
-
-
-def make_engine(settings: Settings) -> Engine:
-    """The engine that the settings name, not started. Raises SettingsError."""
-    options = {"workers": settings.workers} if settings.workers else {}
-    return load_engine(settings.engine, **options)
 
 
 async def start(services: Services) -> None:

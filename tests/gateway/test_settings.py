@@ -212,3 +212,13 @@ def test_no_value_whatever_escapes_as_another_error(name: str, value: object) ->
     told: list[str] = []
     read = module._read(raw, told)
     assert (name in read) != bool(told)
+
+
+def test_the_description_names_every_setting_and_no_secret(tmp_path: Path) -> None:
+    made = load(tmp_path, api_keys=f"a:{KEY}", secret="p" * 32, twilio_auth_token="t" * 32)
+    lines = list(made.describe())
+    assert len(lines) == len(module._FIELDS)
+    text = "\n".join(lines)
+    assert "VOXWIRE_API_KEYS = (set)" in text
+    assert "VOXWIRE_PORT = 8080  (a whole number" in text
+    assert not any(secret in text for secret in (KEY, "p" * 32, "t" * 32))
