@@ -128,8 +128,8 @@ def ends_sentence(text: str) -> bool:
 def releasable(text: str) -> bool:
     """Whether a text that paused here may be spoken: it ends in a full sentence or clause.
 
-    A full stop after a number counts ("It costs 3."), one after a title or initial does not, nor a comma
-    after a digit.
+    A full stop after a number counts ("It costs 3."), one after a title or single letter does not, nor a
+    comma after a digit.
     """
     body = text.rstrip(" \n")
     bare = body.rstrip("\"'”’»)]}」』")
@@ -142,10 +142,12 @@ def releasable(text: str) -> bool:
         if bare.endswith(".."):
             return True
         word, start = _word_before(bare, len(bare) - 1)
-        return _class_of(bare, word, start) not in (_GLUED, _LISTED) and not (
-            is_abbreviation(word, lexicon.BEFORE_NUMBER)
-            and word.lower() not in {"no", "sat", "sun", "mar", "art"}
-        )
+        kind = _class_of(bare, word, start)
+        if is_abbreviation(word, lexicon.BEFORE_NUMBER) and not (word == "No" and not start):
+            return word.lower() in lexicon.ALSO_WORDS and word.islower()
+        if len(word) == 1 and word.isalpha():
+            return word == "I"
+        return kind in (_PLAIN, _MAYBE)
     if sign in ",;:—":
         before = bare[-2:-1]
         return not before.isdigit() and (_count_words(bare) >= MIN_FIRST_WORDS or _is_opener(bare[:-1]))
@@ -300,7 +302,7 @@ def _line_end(text: str, at: int) -> _Answer:
     if (
         text[at - 1 : at] in {",", "-", "–", "—", "&"}
         or char.islower()
-        or not (char.isalnum() or char in "$€£#+")
+        or not (char.isalnum() or char in "$€£#+-")
     ):
         return _NO
     word, start = _word_before(text, at - 1) if text[at - 1 : at] == "." else ("", 0)
@@ -348,7 +350,7 @@ def _unless_suffix(text: str, nxt: int, cut: Cut, final: bool) -> _Answer:
     if m is None:
         return cut
     if m.end() >= len(text) and len(m[0]) < _NEXT_WORD and not final:
-        low = m[0].lower()
+        low = m[0].rstrip(".'’").lower()
         might = (len(low) < 3 and m[0].isupper()) or any(s.startswith(low) for s in lexicon.SUFFIXES)
         return _MORE if might else cut
     low = m[0].rstrip(".'’").lower()
@@ -418,9 +420,7 @@ def _class_of(text: str, word: str, start: int) -> _Kind:
     """What the full stop after ``word`` (which begins at ``start``) may mean."""
     if not text[:start].strip() and _LIST_NUMBER.fullmatch(word):
         return _LISTED
-    if is_abbreviation(word, lexicon.TITLES) and not _after_number(text, start):
-        return _GLUED
-    if is_abbreviation(word, lexicon.NEVER_LAST):
+    if is_abbreviation(word, lexicon.TITLES) or is_abbreviation(word, lexicon.NEVER_LAST):
         return _GLUED
     if word in {"St", "Ste", "st"} and not _after_name(text, start):
         return _GLUED
@@ -429,10 +429,6 @@ def _class_of(text: str, word: str, start: int) -> _Kind:
     if is_abbreviation(word, lexicon.MAY_END) or _DOTTED.fullmatch(word):
         return _MAYBE
     return _PLAIN
-
-
-def _after_number(text: str, start: int) -> bool:
-    return start >= 2 and text[start - 2].isdigit()
 
 
 def _after_name(text: str, start: int) -> bool:

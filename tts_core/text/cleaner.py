@@ -32,6 +32,8 @@ _MAX_NESTING = 16
 _WRAP = 50
 """A line this long that ends without a blank line is taken to be wrapped, a shorter one to end there."""
 
+_TIGHT = frozenset(".,;:!?…)")
+"""Signs that stand close to the word before them: the blank before an emoji goes with it."""
 _INDENT = re.compile(r"[ \t\r\f\v]*")
 
 
@@ -120,7 +122,7 @@ class Cleaner:
         if self._row:
             return self._skip_row()
         if self._spelling and self.at >= self._spelling:
-            self._set_spelling(False)
+            self._set_spelling(False, self.at)
         if self._line_start:
             return self._begin_line(level)
         if self._escape == self.at:
@@ -211,7 +213,8 @@ class Cleaner:
         """Put out visible text from the buffer's ``[start, end)``, after any white space due before it."""
         base = self._base
         if self._glue is not None:
-            self._out.append(Piece(*self._glue))
+            if self._seam is None or text[0] not in _TIGHT:
+                self._out.append(Piece(*self._glue))
         elif self._seam is not None and text[0].isalnum() and self._prev.isalnum():
             self._out.append(Piece(" ", *self._seam, False))
         self._glue = self._seam = None
@@ -355,20 +358,20 @@ class Cleaner:
         elif tag.name in markup.BLOCK_TAGS:
             self._stop(start)
         elif self._tags and (markup.spells(tag) or (tag.closing and tag.name == "say-as")):
-            self._set_spelling(not tag.closing and not tag.empty)
+            self._set_spelling(not tag.closing and not tag.empty, self._base + end)
         elif self._tags and tag.name in {"speed", "volume", "prosody"}:
             self._set_manner(tag, at)
             self._seam = self._seam or seam
         elif tag.name not in markup.INLINE_TAGS:
             self._seam = self._seam or seam
 
-    def _set_spelling(self, on: bool) -> None:
+    def _set_spelling(self, on: bool, at: int) -> None:
         if on != bool(self._spelling):
             if on and self._glue is not None:
                 self._out.append(Piece(*self._glue))
                 self._glue = None
             self._out.append(Spell(on))
-        self._spelling = self.at + MAX_SPELL if on else 0
+        self._spelling = at + MAX_SPELL if on else 0
 
     def _set_manner(self, tag: Tag, at: int) -> None:
         """``<speed ratio="1.2"/>`` holds from here on; with an end tag it holds in between."""

@@ -30,6 +30,9 @@ BEFORE_NUMBER = _words(
 )
 """Not the end of a sentence when a number follows ("No. 5", "Jan. 3", "Apt. 12")."""
 
+ALSO_WORDS = _words("no fig par para item art sec pt c sat sun mar mon wed")
+"""Of these, the ones that are words too when they are written small."""
+
 MAY_END = _words(
     """
     st ave blvd rd ln ct pl sq pkwy hwy cir ter trl expy apt ste bldg dept fl rm ext tel inc ltd co corp
@@ -58,6 +61,8 @@ def is_abbreviation(word: str, words: frozenset[str]) -> bool:
         return False
     if "." in low or low in _ANY_CASE or words is BEFORE_NUMBER:
         return True
+    if words is TITLES:
+        return word[:1].isupper()
     if low in _LOWER or words is NEVER_LAST:
         return word.islower()
     return word[:1].isupper()

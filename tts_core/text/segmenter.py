@@ -139,7 +139,6 @@ class TextFrontEnd:
 
     def _read(self, level: Level) -> None:
         """Take in all that the cleaner has decided, cutting as soon as a cut is certain."""
-        self._eager = False
         for item in self._cleaner.items(level):
             if isinstance(item, Piece):
                 self._draft.append(item)
@@ -231,6 +230,7 @@ class TextFrontEnd:
             )
         )
         self._index += 1
+        self._eager = False
         self._start = end
         manner.pause_ms = 0
         self._spoken = self._spoken or any(c.isalnum() for c in text)
