@@ -26,7 +26,7 @@ class Outer(msgspec.Struct):
         ('{"id": 5}', "id"),
         ('{"id": "a", "inner": {}}', "inner.rate"),
         ('{"id": "a", "inner": {"rate": "x"}}', "inner.rate"),
-        ('{"id": "a", "items": [{"rate": null}]}', "items[...].rate"),
+        ('{"id": "a", "items": [{"rate": null}]}', "items[0].rate"),
         ("[]", None),
         ('{"id": ', None),
         ("", None),
