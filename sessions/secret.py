@@ -38,7 +38,6 @@ class DeploymentSecret:
         others may read it.
         """
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not path.exists():
                 write_private(path, secrets.token_hex(32).encode(), replace=False)
             if path.stat().st_mode & 0o077:
@@ -59,8 +58,10 @@ class DeploymentSecret:
 def write_private(path: Path, data: bytes, *, replace: bool = True) -> None:
     """Write a file of mode 0600 so that readers see the old or the new content, never half of it.
 
-    With ``replace`` False an existing file is left as it is. Raises OSError.
+    The folder is made where it is missing. With ``replace`` False an existing file is left as it is. Raises
+    OSError.
     """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
