@@ -62,7 +62,7 @@ function begin(text, base, at) {
   flushes = 0;
   player.open(format.sample_rate);
   wave.begin(format.sample_rate);
-  figures.begin();
+  figures.begin(live());
   reading.begin(base);
   reading.follow(text);
   $("outcome").hidden = true;
@@ -163,6 +163,7 @@ function clip(text, end) {
 }
 
 function finished() {
+  figures.show(turn, true);
   player.stop();
   become("idle");
   typing.begin(area.value);
@@ -372,7 +373,7 @@ $("live").addEventListener("change", () => {
   }
   typing.begin(area.value);
   area.readOnly = state !== "idle" && !live();
-  $("hint").textContent = live() ? "Each word is spoken as you finish it. Esc stops at once." : hintText;
+  $("hint").textContent = live() ? "Spoken while you type, phrase by phrase. Esc stops at once." : hintText;
   if (live()) area.focus();
 });
 const hintText = $("hint").textContent;

@@ -18,10 +18,11 @@ export class Figures {
     this.player = player;
   }
 
-  begin() {
+  begin(typing) {
     this.values = {};
     this.#shownAt = 0;
     for (const id of ["first", "silence", "gaps", "lead", "engine", "reserve", "received"]) $(id).textContent = NONE;
+    $("first-note").textContent = typing ? "from your first words to your ear" : "from pressing Speak to your ear";
     $("engine-note").textContent = "of the engine";
     $("gaps-note").textContent = "times you waited for more";
     $("received-note").textContent = "on this turn";
@@ -52,9 +53,9 @@ export class Figures {
     return time(this.player.pushed / this.player.rate);
   }
 
-  show(turn) {
+  show(turn, last = false) {
     const now = performance.now();
-    if (now - this.#shownAt < 100) return; // calmer to read
+    if (now - this.#shownAt < 100 && !last) return; // calmer to read
     this.#shownAt = now;
     const { player, values } = this;
     if (!player.pushed) return;
