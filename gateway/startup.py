@@ -121,7 +121,12 @@ async def _keys(services: Services, store: Store, secret: DeploymentSecret) -> K
 def key_ring(settings: Settings, store: Store, secret: DeploymentSecret) -> KeyRing:
     """The keys of this deployment: in the shared store where there is one, else in a file of data_dir."""
     source = store if settings.redis_url else settings.data_dir / "keys.json"
-    return KeyRing(source, secret.derive("api keys"), configured=settings.api_keys, phrase_cache=settings.phrase_cache)
+    return KeyRing(
+        source,
+        secret.derive("api keys"),
+        configured=settings.api_keys,
+        phrase_cache=settings.phrase_cache,
+    )
 
 
 async def open_keys(settings: Settings) -> tuple[KeyRing, Store]:
