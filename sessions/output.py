@@ -17,8 +17,6 @@ from .events import AudioFormat
 RAMP_MS = (20, 40, 80, 100)
 """Block lengths: the first ones short so that audio starts soon, later ones long so that it costs little."""
 
-_SLICE_S = 0.5  # resampling and encoding this much takes well under the loop's 5 ms
-
 
 class OutputStage:
     """Resamples and encodes.
@@ -34,15 +32,11 @@ class OutputStage:
         self._held: list[Samples] = []
         self._held_n = 0
         self._blocks = 0
-        self._slice = int(native_rate * _SLICE_S)
 
     def push(self, pcm: Samples) -> list[tuple[bytes, int]]:
-        """Add native PCM float32 [n]; returns full blocks as (bytes, samples)."""
-        out: list[tuple[bytes, int]] = []
-        for at in range(0, len(pcm), self._slice):
-            self._hold(self._resampler.process(pcm[at : at + self._slice]))
-            out += self._cut()
-        return out
+        """Add native PCM float32 [n]; returns full blocks as (bytes, samples). Costs what ``n`` costs."""
+        self._hold(self._resampler.process(pcm))
+        return self._cut()
 
     def flush(self) -> list[tuple[bytes, int]]:
         """The block in the making, however short; the resampler keeps its tail for what follows."""

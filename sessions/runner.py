@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from telephony.dsp.level import leading_silence
-from tts_core.engine import EngineInfo, SpeechChunk, SpeechRequest
+from tts_core.engine import EngineInfo, Samples, SpeechChunk, SpeechRequest
 from tts_core.errors import ContextIdle, LegClosed, VoxwireError
 from tts_core.text.segment import Segment, Utterance
 
@@ -38,6 +38,9 @@ CLAUSE_GAP_S = 0.04
 
 IDLE_RELEASE_S = 2.0
 """A context that has been played out and waits for text gives its slot back after this long."""
+
+SLICE_S = 0.25
+"""Audio converted before others get their turn on the loop: well under a millisecond of work."""
 
 UNSPEAKABLE_S = 0.04
 """Silence for a context without anything to say: clients take zero audio for a failure (protocols.md 0.8)."""
@@ -350,12 +353,12 @@ class ContextRunner:
                 if words:
                     self.context.spoke(words)
                     await self._sink(Words(self.context.id, words))
-                pcm = chunk.pcm if volume == 1.0 else np.tanh(chunk.pcm * np.float32(volume))
+                pcm = chunk.pcm
                 if self.context.stats.leading_silence < 0 and len(pcm):
                     silent = self._native / rate + leading_silence(pcm, rate)
                     self.context.stats.leading_silence = silent
                 self._native += len(pcm)
-                await self._emit(self._stage.push(pcm), ready_at=work.ready_at)
+                await self._push(pcm, volume, work.ready_at)
         await self._emit(self._stage.flush(), ready_at=work.ready_at)
 
     def _request(self, segment: Segment, utterance: Utterance) -> SpeechRequest:
@@ -401,10 +404,20 @@ class ContextRunner:
         if phrases is not None and kept:
             self._speech.spawn(phrases.put(request, tuple(kept)))
 
+    async def _push(self, pcm: Samples, volume: float = 1.0, ready_at: float | None = None) -> None:
+        """Convert and send, a slice at a time: an engine may hand over ten seconds at once."""
+        size = int(self._speech.info.native_rate * SLICE_S)
+        for at in range(0, len(pcm), size):
+            piece = pcm[at : at + size]
+            if volume != 1.0:
+                piece = np.tanh(piece * np.float32(volume))
+            await self._emit(self._stage.push(piece), ready_at=ready_at)
+            await asyncio.sleep(0)
+
     async def _silence(self, seconds: float, *, flush: bool = False) -> None:
         pcm = np.zeros(round(seconds * self._speech.info.native_rate), np.float32)
         self._native += len(pcm)
-        await self._emit(self._stage.push(pcm))
+        await self._push(pcm)
         if flush:
             await self._emit(self._stage.flush())
 
