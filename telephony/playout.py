@@ -285,7 +285,7 @@ class Playout:
     def _pump(self, now: float, due: float) -> None:
         """Fill the peer's buffer up to the lead.
 
-        The lead is judged at the deadline, so that a tick a little late does not put a message off to the next.
+        The lead is judged at the deadline, so that a tick a little late does not put a message off.
         """
         profile = self.profile
         frames = len(self._buffer) // profile.frame_bytes

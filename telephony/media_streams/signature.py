@@ -15,7 +15,7 @@ import hmac
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from tts_core.errors import SettingsError
+from tts_core.errors import BadRequest, SettingsError
 
 __all__ = ["HEADER", "public_url", "sign", "validate"]
 
@@ -33,13 +33,13 @@ def public_url(origin: str, path_qs: str) -> str:
         origin: the configured public origin, ``wss://host[:port]``; ``https`` is taken for ``wss``.
         path_qs: the request target as received, still percent-encoded: ``/media/twilio`` with any query.
 
-    Raises SettingsError for an origin that is not one, ValueError for a target that is not a path.
+    Raises SettingsError for an origin that is not one, BadRequest for a target that is not a path.
     """
     parts = urlsplit(origin)
     if parts.scheme not in _SOCKET_SCHEME or not parts.hostname or parts.path.strip("/") or parts.query:
         raise SettingsError("the public origin must look like wss://voice.example.com")
     if not path_qs.startswith("/"):
-        raise ValueError("the request target must be a path")
+        raise BadRequest("the request target must be a path")
     return f"{_SOCKET_SCHEME[parts.scheme]}://{parts.netloc}{path_qs}"
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from twilio.request_validator import RequestValidator  # type: ignore[import-untyped]
 
 from telephony.media_streams.signature import public_url, sign, validate
-from tts_core.errors import SettingsError
+from tts_core.errors import BadRequest, SettingsError
 
 TOKEN = "12345"
 URL = "wss://voice.example.com/media/twilio"
@@ -97,5 +97,5 @@ def test_an_origin_that_is_none_is_refused(origin: str) -> None:
 
 
 def test_a_target_that_is_no_path_is_refused() -> None:
-    with pytest.raises(ValueError, match="path"):
+    with pytest.raises(BadRequest, match="path"):
         public_url("wss://voice.example.com", "@evil.example.com/")
