@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,7 +87,7 @@ async def speak(
     return len([c async for c in scheduler.speak(stream, request(name, text, deadline))])
 
 
-def start(coroutines: list) -> list[asyncio.Task]:
+def start(coroutines: list[Coroutine[Any, Any, int]]) -> list[asyncio.Task[int]]:
     return [asyncio.ensure_future(c) for c in coroutines]
 
 
@@ -195,9 +196,10 @@ def test_not_alive_not_ready_and_draining_refuse() -> None:
         with pytest.raises(Draining):
             scheduler.admit("b")
         assert await speak(scheduler, "a", "goes on") == 3
-        assert not scheduler.idle
+        idle = [scheduler.idle]
         scheduler.release("a")
-        assert scheduler.idle
+        idle.append(scheduler.idle)
+        assert idle == [False, True]
         scheduler.set_draining(False)
         scheduler.admit("b")
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,7 +54,7 @@ def test_a_word_that_breaks_the_package_costs_only_itself(
 ) -> None:
     real = pronouncer._g2p.phonemize_tokens
 
-    def fragile(tokens: list) -> list:
+    def fragile(tokens: Any) -> Any:
         if any(t.text == "boom" for t in tokens):
             raise IndexError
         return real(tokens)

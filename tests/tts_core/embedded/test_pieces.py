@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts_core.embedded.phones import SpokenWord
-from tts_core.embedded.pieces import FIRST, LONG, MAX_PHONEMES, split
+from tts_core.embedded.pieces import FIRST, LONG, MAX_PHONEMES, Piece, split
 
 spoken = st.builds(
     SpokenWord,
@@ -19,7 +19,7 @@ spoken = st.builds(
 )
 
 
-def said(pieces: list) -> str:
+def said(pieces: list[Piece]) -> str:
     return "".join("".join(w.phonemes for w in p.words).replace(" ", "") for p in pieces)
 
 

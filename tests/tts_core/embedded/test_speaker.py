@@ -34,7 +34,8 @@ def speak(
 def hops(pcm: np.ndarray) -> np.ndarray:
     """RMS in dBFS per 5 ms."""
     cut = pcm[: len(pcm) // 120 * 120].reshape(-1, 120).astype(np.float64)
-    return 20 * np.log10(np.sqrt((cut**2).mean(axis=1)) + 1e-9)
+    level: np.ndarray = 20 * np.log10(np.sqrt((cut**2).mean(axis=1)) + 1e-9)
+    return level
 
 
 def silence(pcm: np.ndarray, floor: float = -58) -> tuple[float, float]:

@@ -116,7 +116,7 @@ def test_it_loads_warms_up_speaks_and_ends_with_the_socket(ends: tuple[Peer, soc
         for m in audio:
             assert m.start == at
             at += len(m.pcm)
-        assert got[-1].audio_s == pytest.approx(at / 24_000)  # type: ignore[union-attr]
+        assert got[-1].audio_s == pytest.approx(at / 24_000)
         assert len(audio[0].marks) == 2
     peer.send(wire.Speak(4, "...", "heart", 1.0, None))
     empty = peer.receive()
