@@ -337,7 +337,11 @@ class Cleaner:
             self._seam = self._seam or (self._base + i, self._base + found.end)
             return self._drop(found.end)
         if found.kind is Kind.AUTOLINK and self._clean:
-            return self._drop(i + 1)
+            address = self._buf[i + 1 : found.end - 1]
+            if not (address.isascii() and address.isprintable()):
+                return self._drop(i + 1)
+            self._put(address, i + 1, found.end - 1)
+            return self._drop(found.end)
         # A sign. The blank after it keeps what follows from ever reading as a tag or a control token.
         self._put("<", i, i + 1)
         self._i = i + 1

@@ -24,8 +24,9 @@ from dataclasses import dataclass
 from tts_core.errors import BadRequest
 
 from .alignment import Alignment
-from .boundaries import Cut, Reason, decide, ends_sentence, releasable
+from .boundaries import decide, ends_sentence, releasable
 from .cleaner import Cleaner
+from .cuts import Cut, Reason
 from .draft import Draft
 from .items import Break, Level, Piece, Spell, Stop
 from .markup import MAX_PAUSE_MS, MAX_TOTAL_PAUSE_MS
