@@ -36,6 +36,16 @@ class Running:
         """The generated key of this machine."""
         return (self.services.settings.data_dir / "local.key").read_text().strip()
 
+    @property
+    def idle(self) -> bool:
+        """Nothing is spoken, held or counted."""
+        services = self.services
+        return (
+            services.limits.active == services.in_flight.count == self.engine.running == 0
+            and services.scheduler.idle
+            and not services.playing
+        )
+
 
 Start = Callable[..., Awaitable[Running]]
 
