@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gateway import startup
+from gateway.settings import Settings
+from tests.tone import ToneEngine
+from tts_core.errors import SettingsError
+
+KEY = "a-long-enough-key-0123"
+
+
+def settings(folder: Path, **values: object) -> Settings:
+    return replace(Settings(data_dir=folder / "data"), **values)  # type: ignore[arg-type]
+
+
+async def test_everything_that_start_begins_close_ends(tmp_path: Path) -> None:
+    before = asyncio.all_tasks()
+    services = startup.build(settings(tmp_path), engine=ToneEngine())
+    await startup.start(services)
+    assert services.guard.local_mode
+    assert (services.settings.data_dir / "local.key").stat().st_mode & 0o077 == 0
+    await services.stop_tasks()
+    await startup.close(services)
+    assert asyncio.all_tasks() == before
+
+
+async def test_an_open_bind_without_a_key_does_not_start(tmp_path: Path) -> None:
+    services = startup.build(settings(tmp_path, host="0.0.0.0"), engine=ToneEngine())
+    with pytest.raises(SettingsError, match="no API key"):
+        await startup.start(services)
+    await startup.close(services)
+
+
+async def test_an_open_bind_with_a_key_starts_and_is_not_local(tmp_path: Path) -> None:
+    services = startup.build(settings(tmp_path, host="0.0.0.0", api_keys=f"acme:{KEY}"), engine=ToneEngine())
+    await startup.start(services)
+    assert not services.guard.local_mode
+    assert services.keyring.authenticate(KEY).tenant == "acme"
+    await services.stop_tasks()
+    await startup.close(services)
+
+
+async def test_a_redis_that_is_away_is_no_reason_not_to_start(tmp_path: Path) -> None:
+    away = settings(tmp_path, redis_url="redis://127.0.0.1:1/0", api_keys=f"acme:{KEY}")
+    services = startup.build(away, engine=ToneEngine())
+    async with asyncio.timeout(10):
+        await startup.start(services)
+    assert not services.store.healthy
+    assert services.keyring.authenticate(KEY).tenant == "acme"
+    await services.stop_tasks()
+    await startup.close(services)
+
+
+def test_an_unknown_engine_is_a_settings_error(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="engine"):
+        startup.build(settings(tmp_path, engine="nobody"))
