@@ -441,6 +441,7 @@ globalThis.voxwire = Object.freeze({
     gapSeconds: player.gapSeconds,
     reserve: player.reserve,
     buckets: wave.buckets,
+    shown: reading.shown,
     ...figures.values,
   }),
 });

@@ -1,5 +1,6 @@
 // Shows in the text what is heard: everything before the present word, the word, the rest. The text lies in an element
-// behind the (then transparent) text area, letter on letter.
+// behind the (transparent) text area, letter on letter. While words go by nothing of it is laid out again, however long
+// it is: the word's mark is a box put behind it, the rest a highlight.
 
 const HOLD_S = 0.35; // a word stays marked this long after its end if no other begins
 
@@ -10,25 +11,35 @@ export class Reading {
   #points = 0; // code points up to ...
   #units = 0; // ... this place in #text: the gateway counts in code points, JavaScript in UTF-16 units
   #shown = ["", 0, 0];
+  #letters = document.createTextNode("");
+  #word = document.createRange();
+  #rest = document.createRange();
+  #marks = []; // boxes; a word that is broken over lines has several
 
   constructor(back, area) {
     this.back = back;
     this.area = area;
-    this.parts = ["heard", "now", "rest"].map((name) => {
-      const part = document.createElement(name === "now" ? "mark" : "span");
-      part.className = name;
-      part.append("");
-      return part;
-    });
-    back.replaceChildren(...this.parts, "\u200b"); // keeps the height of an empty last line
+    back.replaceChildren(this.#letters, "\u200b"); // keeps the height of an empty last line
+    // A layer of its own: within the text a box that moves would have it laid out anew.
+    this.layer = document.createElement("div");
+    this.layer.className = "marks";
+    back.before(this.layer);
+    // Older browsers lack highlights: they show the word and do not dim the rest.
+    globalThis.CSS?.highlights?.set("unheard", new Highlight(this.#rest));
+    new ResizeObserver(() => this.#mark()).observe(back);
     this.plain();
+  }
+
+  // The text in three: before the word, the word, the rest.
+  get shown() {
+    const [text, from, to] = this.#shown;
+    return [text.slice(0, from), text.slice(from, to), text.slice(to)];
   }
 
   // No marks: just the text as it is.
   plain() {
     this.#words = [];
     this.#show(this.area.value.length, this.area.value.length);
-    this.back.dataset.reading = "off";
   }
 
   // Words will come for the area's text from `base` on.
@@ -37,7 +48,6 @@ export class Reading {
     this.#base = base;
     this.#points = 0;
     this.#units = 0;
-    this.back.dataset.reading = "on";
     this.#show(base, base);
   }
 
@@ -97,16 +107,40 @@ export class Reading {
     this.#show(at, at);
   }
 
-  #show(from, to) {
+  #show(start, end) {
     const text = this.area.value;
+    const to = Math.min(end, text.length); // what is heard may have been erased meanwhile
+    const from = Math.min(start, to);
     const [was, wasFrom, wasTo] = this.#shown;
     if (from === wasFrom && to === wasTo && text === was) return;
     this.#shown = [text, from, to];
-    const cuts = [text.slice(0, from), text.slice(from, to), text.slice(to)];
-    this.parts.forEach((part, i) => {
-      if (part.firstChild.data !== cuts[i]) part.firstChild.data = cuts[i];
-    });
+    if (text !== was) this.#letters.data = text;
+    this.#rest.setStart(this.#letters, to);
+    this.#rest.setEnd(this.#letters, text.length);
+    this.#word.setStart(this.#letters, from);
+    this.#word.setEnd(this.#letters, to);
+    this.#mark();
     if (to > from) this.#reveal();
+  }
+
+  #mark() {
+    const boxes = this.#word.collapsed ? [] : this.#word.getClientRects();
+    const origin = this.back.getBoundingClientRect();
+    while (this.#marks.length < boxes.length) {
+      const mark = document.createElement("mark");
+      this.#marks.push(mark);
+      this.layer.append(mark);
+    }
+    this.#marks.forEach((mark, i) => {
+      mark.hidden = i >= boxes.length;
+      if (mark.hidden) return;
+      const { left, top, width, height } = boxes[i];
+      Object.assign(mark.style, {
+        transform: `translate(${left - origin.left}px, ${top - origin.top}px)`,
+        width: `${width}px`,
+        height: `${height}px`,
+      });
+    });
   }
 
   // The present word stays in view of a text that scrolls.
@@ -114,7 +148,7 @@ export class Reading {
     const view = this.back.parentElement.parentElement;
     if (view.scrollHeight <= view.clientHeight) return;
     const outer = view.getBoundingClientRect();
-    const inner = this.parts[1].getBoundingClientRect();
+    const inner = this.#word.getBoundingClientRect();
     if (inner.bottom > outer.bottom - 40 || inner.top < outer.top) {
       view.scrollTop += inner.top - outer.top - outer.height / 3;
     }

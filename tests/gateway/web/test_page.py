@@ -29,10 +29,10 @@ PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobil
 
 WATCH = """() => {
   globalThis.seen = [];
-  const mark = document.querySelector("#back mark");
   const look = () => {
-    const text = mark.textContent;
-    if (text) seen.push([voxwire.diagnostics().position, text, mark.previousSibling.textContent.length]);
+    const { position, shown: [before, word] } = voxwire.diagnostics();
+    const marked = document.querySelector(".marks mark:not([hidden])");
+    if (word && marked) seen.push([position, word, before.length]);
     requestAnimationFrame(look);
   };
   look();
@@ -179,7 +179,7 @@ async def test_one_key_stops_at_once_and_tells_what_was_heard(serve: Serve, visi
     assert await visitor.page.inner_text("#heard") == heard["text"].strip()
     assert (await visitor.page.inner_text("#unheard")).startswith(" ".join(heard["unheard"].split()[:8]))
     assert f"{count} of {len(LONG.split())} words" in await visitor.page.inner_text("#outcome-text")
-    shown = "document.querySelector('#back .rest').textContent"
+    shown = "[...CSS.highlights.get('unheard')].join('')"
     assert await visitor.page.evaluate(shown) == heard["unheard"]
     assert visitor.binary_after_end == 0
     assert served.services.in_flight.count == 0

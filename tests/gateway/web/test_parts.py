@@ -110,7 +110,7 @@ async def test_places_in_the_text_are_found_by_code_points(page: Page) -> None:
       reading.begin(8);
       reading.follow(text);
       reading.add(words);
-      const show = () => reading.parts.map((part) => part.textContent);
+      const show = () => reading.shown;
       return {
         at: words.map((word) => { reading.at(word.start + 0.1); return show(); }),
         before: (reading.at(-1), show()),
