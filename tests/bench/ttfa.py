@@ -37,14 +37,15 @@ from tts_core.engine import Samples, SpeechRequest
 from tts_core.text.normaliser import normalise_text
 from tts_core.text.segmenter import TextFrontEnd
 
+# Both long ones begin alike: different first sounds are heard at different times after the first sample.
 TEXTS = {
     1: "Okay.",
     12: "I can help you with that appointment right now if you like.",
     60: (
-        "Thank you for calling Riverside Medical Center, how can I help you today? Our office is open from "
-        "Monday to Friday, from eight in the morning until six in the evening. To speak with a nurse, please "
-        "say nurse at any time. For questions about a bill, have your account number ready, and one of us "
-        "will call you soon."
+        "I can help you with that appointment right now if you like. Our office is open from Monday to "
+        "Friday, from eight in the morning until six in the evening. To speak with a nurse, please say nurse "
+        "at any time. For questions about a bill, have your account number ready, and one of us will call "
+        "you very soon."
     ),
 }
 PACE = 20.0
