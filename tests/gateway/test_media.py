@@ -8,7 +8,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -16,7 +18,7 @@ import pytest
 from telephony.dsp.level import rms_dbfs
 from telephony.dsp.pcm import decode
 from tests.peers.process import ROOT, GatewayProcess
-from tests.peers.twilio import TwilioPeer
+from tests.peers.twilio import TwilioPeer, TwilioPeerCore
 
 TOKEN = "twilio-token-0123456789abcdef"
 ORIGIN = "https://voice.example.com"
@@ -129,7 +131,8 @@ async def test_an_agent_of_our_own_hears_the_caller_and_learns_what_was_heard(
                 await ws.send_json(
                     {"type": "open", "context": turn, "call": started["call"], "text": text, "end": True}
                 )
-                await peer.wait(lambda core, b=base, c=cut_after: len(core.heard) - b > c * 8000, 15)
+                until = base + round(cut_after * 8000)
+                await peer.wait(partial(heard_more_than, until), 15)
                 await ws.send_json({"type": "cancel", "context": turn})
                 words = []
                 while True:
@@ -173,11 +176,15 @@ async def test_an_agent_of_our_own_hears_the_caller_and_learns_what_was_heard(
             assert peer.core.violations == []
 
 
-async def receive(ws: aiohttp.ClientWebSocketResponse, kind: str) -> dict[str, object]:
+def heard_more_than(samples: int, core: TwilioPeerCore) -> bool:
+    return len(core.heard) > samples
+
+
+async def receive(ws: aiohttp.ClientWebSocketResponse, kind: str) -> dict[str, Any]:
     while True:
         message = await ws.receive(timeout=10)
         if message.type is aiohttp.WSMsgType.TEXT:
-            event: dict[str, object] = message.json()
+            event: dict[str, Any] = message.json()
             if event["type"] == kind:
                 return event
             assert event["type"] != "error", event

@@ -68,7 +68,8 @@ class Transcript:
     def sent(self, request: Message) -> None:
         """Note a request: a text for an id that is not open makes a new turn."""
         context = request.get("context_id")
-        if not isinstance(context, str) or request.get("cancel") or not str(request.get("transcript") or ""):
+        text = str(request.get("transcript") or "")
+        if not isinstance(context, str) or request.get("cancel") or not text.strip():
             return
         known = self.turns.get(context)
         fmt = request.get("output_format")

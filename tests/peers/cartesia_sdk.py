@@ -7,6 +7,7 @@ import asyncio
 import base64
 import json
 import sys
+from typing import Any
 
 from cartesia import AsyncCartesia
 
@@ -17,12 +18,15 @@ WAV = {"container": "wav", "encoding": "pcm_s16le", "sample_rate": 24000}
 VOICE = {"mode": "id", "id": "heart"}
 
 
-def packed(data):
+def packed(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-async def collect(context):
-    audio, kinds, words, flushes = b"", [], [], []
+async def collect(context: Any) -> dict[str, Any]:
+    audio = b""
+    kinds: list[str] = []
+    words: list[list[Any]] = []
+    flushes: list[int] = []
     async for event in context.receive():
         kinds.append(event.type)
         if event.type == "chunk":
@@ -35,9 +39,9 @@ async def collect(context):
     return {"audio": packed(audio), "kinds": kinds, "words": words, "flushes": flushes}
 
 
-async def main(url):
+async def main(url: str) -> None:
     client = AsyncCartesia(api_key="any", base_url=url, websocket_base_url=url.replace("http", "ws", 1))
-    out = {}
+    out: dict[str, Any] = {}
     async with client.tts.websocket_connect() as connection:
         context = connection.context(model_id="gepard-1.0", voice=VOICE, output_format=PCM)
         for text in TURN:
@@ -78,7 +82,11 @@ async def main(url):
                 break
         second = connection.context(model_id="gepard-1.0", voice=VOICE, output_format=PCM)
         await second.send(
-            model_id="gepard-1.0", transcript="Second answer.", voice=VOICE, output_format=PCM, continue_=False
+            model_id="gepard-1.0",
+            transcript="Second answer.",
+            voice=VOICE,
+            output_format=PCM,
+            continue_=False,
         )
         out["after_cancel"] = await collect(second)
     response = await client.tts.generate(

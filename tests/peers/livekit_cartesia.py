@@ -7,6 +7,7 @@ import asyncio
 import base64
 import json
 import sys
+from typing import Any
 
 import aiohttp
 from livekit.plugins import cartesia
@@ -18,8 +19,8 @@ LONG = (
 )
 
 
-async def speak(stream, texts, pause_s=0.05):
-    async def feed():
+async def speak(stream: Any, texts: list[str], pause_s: float = 0.05) -> dict[str, Any]:
+    async def feed() -> None:
         for text in texts:
             stream.push_text(text)
             await asyncio.sleep(pause_s)
@@ -27,7 +28,8 @@ async def speak(stream, texts, pause_s=0.05):
         stream.end_input()
 
     task = asyncio.create_task(feed())
-    audio, words = b"", []
+    audio = b""
+    words: list[list[Any]] = []
     async for event in stream:
         audio += bytes(event.frame.data)
         for word in event.frame.userdata.get("lk.timed_transcripts", []) or []:
@@ -37,7 +39,7 @@ async def speak(stream, texts, pause_s=0.05):
     return {"audio": base64.b64encode(audio).decode(), "words": words}
 
 
-async def main(url, mode):
+async def main(url: str, mode: str) -> None:
     async with aiohttp.ClientSession() as http:
         tts = cartesia.TTS(
             voice="heart",
@@ -47,7 +49,7 @@ async def main(url, mode):
             sample_rate=22050,
             http_session=http,
         )
-        result = {}
+        result: dict[str, Any] = {}
         if mode == "turn":
             result = await speak(tts.stream(), TURN)
         elif mode == "pause":
@@ -60,7 +62,7 @@ async def main(url, mode):
             stream.push_text(LONG)
             heard = 0.0
 
-            async def listen():
+            async def listen() -> None:
                 nonlocal heard
                 async for event in stream:
                     heard += event.frame.duration

@@ -30,7 +30,7 @@ class Clock:
 async def eventually(check: Callable[[], Awaitable[bool]], seconds: float = 10) -> None:
     """Ask a real peer until it says so."""
     async with asyncio.timeout(seconds):
-        while not await check():  # noqa: ASYNC110 - the peer cannot set an event of ours
+        while not await check():
             await asyncio.sleep(0)
 
 

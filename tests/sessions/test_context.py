@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessions.context import Context, ContextOptions, FlushMark, State
-from sessions.events import AudioFormat, Word
+from sessions.events import AudioFormat, Event, Word
 from tts_core.errors import BadRequest, EngineError, TextTooLong
 from tts_core.text.segment import Segment, TextMode
 
@@ -69,7 +71,7 @@ def test_limits_refuse_the_message_and_keep_the_rest() -> None:
 def test_one_terminal_event_and_no_second(how: str) -> None:
     context = make()
     context.text("Hello there, this waits. And this too.")
-    ends = {
+    ends: dict[str, Callable[[], Event]] = {
         "finish": lambda: context.finish(5),
         "cancel": lambda: context.cancel(5, 3),
         "fail": lambda: context.fail(EngineError("x")),

@@ -3,6 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sessions.events import Word
 from sessions.words import WordAligner
 from tts_core.engine import WordMark
 from tts_core.text.alignment import Alignment, AlignmentBuilder
@@ -126,7 +127,7 @@ def test_every_word_comes_once_in_order_without_overlap(parts: list[tuple[str, i
     spoken, alignment = builder.build()
     aligner = WordAligner(utterance(text, spoken, alignment), RATE, 0.0)
     all_marks = marks(spoken)
-    words = []
+    words: list[Word] = []
     for i in range(0, len(all_marks), cut):
         words += aligner.add(all_marks[i : i + cut])
     words += aligner.finish(len(all_marks) * 100)
