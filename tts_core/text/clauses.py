@@ -56,23 +56,24 @@ def after_mark(text: str, at: int, final: bool) -> Answer:
         dated = bool(last) and last[0].lower() in lexicon.MONTHS
         return NO if text[at] != ":" and (_DIGIT_END.search(head) or dated) else cut
     if char.isupper() or (nxt == end + 1 and char.islower()):
-        return _unless_suffix(text, nxt, cut, final)
+        return _unless_bound(text, nxt, cut, final)
     return NO if char in ",;:.!?" else cut
 
 
-def _unless_suffix(text: str, nxt: int, cut: Cut, final: bool) -> Answer:
-    """Not before ", Jr.", ", TX 78701", ", Apt. 4"."""
+def _unless_bound(text: str, nxt: int, cut: Cut, final: bool) -> Answer:
+    """Not before ", Jr.", ", TX 78701", ", Apt. 4"; nor where only ", please." would be left."""
     m = NEXT.match(text, nxt)
     if m is None:
         return cut
-    if m.end() >= len(text) and len(m[0]) < NEXT_WORD and not final:
-        low = m[0].rstrip(".'’").lower()
-        might = (len(low) < 3 and m[0].isupper()) or any(s.startswith(low) for s in lexicon.SUFFIXES)
-        return MORE if might else cut
     low = m[0].rstrip(".'’").lower()
+    after = text[m.end() : m.end() + 1]
+    if not after and len(m[0]) < NEXT_WORD and not final:
+        state = len(low) < 3 and m[0].isupper()
+        might = state or any(w.startswith(low) for w in lexicon.SUFFIXES | lexicon.TAILS)
+        return MORE if might else cut
     if low in lexicon.SUFFIXES or (_STATE.fullmatch(m[0]) and m[0] not in {"OK", "TV", "PM", "AM"}):
         return NO
-    return cut
+    return NO if low in lexicon.TAILS and (m[0][-1] == "." or after in ".!?,;…") else cut
 
 
 def after_dash(text: str, at: int, end: int, final: bool) -> Answer:

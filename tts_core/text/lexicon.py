@@ -107,6 +107,9 @@ SUFFIXES = _words(
 )
 """What belongs to the name or address before a comma."""
 
+TAILS = _words("please thanks sir madam ma'am too though then right okay ok huh yeah yes no correct folks")
+"""One word that ends a sentence after a comma and is not worth a breath of its own."""
+
 TOP_LEVEL_DOMAINS = _words(
     """
     com net org edu gov mil int io ai co uk us de fr eu ca au in info biz app dev tv me ly gl js py ts

@@ -25,6 +25,9 @@ from tts_core.text.cuts import MORE, NO, Cut, Wait
         ("He said “wait there, please", False),
         ("So then, , ok", False),
         ("So then, 你好", True),
+        ("One moment, please.", False),
+        ("One moment, please!", False),
+        ("One moment, please hold", True),
         ("So then, “we", True),
     ],
 )
@@ -41,7 +44,7 @@ def test_a_mark_waits_for_what_may_change_the_answer() -> None:
     assert after_mark("Hi there, ", 8, False) is MORE
     assert after_mark("Hi there, T", 8, False) is MORE
     assert after_mark("Hi there, Ap", 8, False) is MORE
-    assert isinstance(after_mark("Hi there, To", 8, False), Cut)
+    assert isinstance(after_mark("Hi there, Ti", 8, False), Cut)
     assert isinstance(after_mark("Hi there, w", 8, False), Cut)
     assert after_mark("Hi there,", 8, True) is NO
 
