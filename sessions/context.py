@@ -69,6 +69,20 @@ class FlushMark:
     flush_id: int
 
 
+STEP = 1000
+"""Characters looked at in one go: about a millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Something that is to be done to the text front end, in the client's order."""
+
+    verb: str
+    text: str = ""
+    more: bool = False
+    flush_id: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """A segment or flush mark, and the time (s, monotonic) at which it became ready."""
@@ -96,6 +110,7 @@ class Context:
         self._clock = clock
         self._front = TextFrontEnd(options.text)
         self._work: deque[Work] = deque()
+        self._backlog: deque[_Step] = deque()
         self._pending_characters = 0
         self._flushes = 0
         self._words: list[Word] = []
@@ -119,7 +134,9 @@ class Context:
         if self.first_text_at is None and text.strip():
             self.first_text_at = self.last_text_at
         self.stats.characters += len(text)
-        self._add(self._front.feed(text))
+        self._pending_characters += len(text)
+        for at in range(0, len(text), STEP):
+            self._do(_Step("text", text[at : at + STEP], more=at + STEP < len(text)))
 
     def flush(self, flush_id: int | None = None) -> int:
         """Speak everything held; the returned id comes back in a Flushed event."""
@@ -128,19 +145,19 @@ class Context:
         self._flushes += 1
         if flush_id is None:
             flush_id = self._flushes
-        self._add(self._front.flush())
-        self._work.append(Work(FlushMark(flush_id), self._clock()))
+        self._do(_Step("flush"))
+        self._do(_Step("mark", flush_id=flush_id))
         return flush_id
 
     def release(self) -> None:
         """The text paused: speak what only waited for look-ahead."""
         if self.state is State.OPEN:
-            self._add(self._front.release())
+            self._do(_Step("release"))
 
     def force(self) -> None:
         """The text paused for too long: speak everything held, without a flush mark."""
         if self.state is State.OPEN:
-            self._add(self._front.flush())
+            self._do(_Step("flush"))
 
     def end(self) -> None:
         """No more text will come. A second end is ignored."""
@@ -148,14 +165,14 @@ class Context:
             return
         self._need_open()
         self.state = State.ENDING
-        self._add(self._front.end())
+        self._do(_Step("end"))
 
     # What the driver does
 
     @property
     def source(self) -> str:
         """Everything the client sent."""
-        return self._front.source
+        return self._front.source + "".join(step.text for step in self._backlog)
 
     @property
     def held(self) -> bool:
@@ -164,8 +181,15 @@ class Context:
 
     @property
     def has_work(self) -> bool:
-        """Whether a segment or flush mark waits."""
-        return bool(self._work)
+        """Whether a segment or flush mark waits, or text that ``step`` has not looked at."""
+        return bool(self._work or self._backlog)
+
+    def step(self) -> bool:
+        """Look at the next part of a long text; False when there is none."""
+        if not self._backlog:
+            return False
+        self._take(self._backlog.popleft())
+        return True
 
     @property
     def ending(self) -> bool:
@@ -231,6 +255,27 @@ class Context:
             raise BadRequest("the context takes no more text: its end was sent", field="context_id")
         if self.terminal:
             raise BadRequest("the context has ended", field="context_id")
+
+    def _do(self, step: _Step) -> None:
+        # Short texts are looked at here and now, the parts of long ones one by one from the driver's task.
+        if self._backlog or step.more:
+            self._backlog.append(step)
+        else:
+            self._take(step)
+
+    def _take(self, step: _Step) -> None:
+        match step.verb:
+            case "text":
+                self._pending_characters -= len(step.text)
+                self._add(self._front.feed(step.text, more=step.more))
+            case "flush":
+                self._add(self._front.flush())
+            case "release":
+                self._add(self._front.release())
+            case "end":
+                self._add(self._front.end())
+            case "mark":
+                self._work.append(Work(FlushMark(step.flush_id), self._clock()))
 
     def _add(self, segments: list[Segment]) -> None:
         for segment in segments:

@@ -262,6 +262,9 @@ class ContextRunner:
         while True:
             work = self.context.next_work()
             if work is None:
+                if self.context.step():
+                    await asyncio.sleep(0)
+                    continue
                 if self.context.state is State.ENDING:
                     break
                 await self._wait_for_text()

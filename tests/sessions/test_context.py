@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.context import Context, ContextOptions, FlushMark, State
+from sessions.context import STEP, Context, ContextOptions, FlushMark, State
 from sessions.events import AudioFormat, Event, Word
 from tts_core.errors import BadRequest, EngineError, TextTooLong
 from tts_core.text.segment import Segment, TextMode
+from tts_core.text.segmenter import TextFrontEnd
 
 
 def make(**options: object) -> Context:
@@ -126,3 +127,39 @@ def test_options_change_their_text_mode_alone() -> None:
     options = ContextOptions(speed=1.5).with_mode(TextMode.SEGMENT)
     assert (options.text.mode, options.speed) == (TextMode.SEGMENT, 1.5)
     assert make().state is State.OPEN
+
+
+@pytest.mark.parametrize("mode", list(TextMode))
+def test_a_long_text_is_looked_at_in_steps_and_comes_out_the_same(mode: TextMode) -> None:
+    text = "This is sentence number 42 for Dr. Smith. It costs $3.50 at 2:30 p.m., please check it. " * 60
+    context = Context("c", ContextOptions().with_mode(mode), lambda: 5.0)
+    context.text(text)
+    if mode is not TextMode.FINAL:
+        context.flush()
+    context.end()
+    assert context.source == text
+    steps, items = 0, []
+    while context.has_work:
+        steps += context.step()
+        items += drain(context)
+        assert context.source == text
+    assert steps >= len(text) // STEP
+    whole = TextFrontEnd(ContextOptions().with_mode(mode).text)
+    expected = whole.feed(text) + whole.flush() + whole.end()
+    got = [i for i in items if isinstance(i, Segment)]
+    if mode is TextMode.SEGMENT:
+        # A message that is too long is cut at sentences; which of the last short ones stay together may differ.
+        assert " ".join(s.text for s in got) == " ".join(s.text for s in expected)
+        assert [s.source_start for s in got[1:]] == [s.source_end for s in got[:-1]]
+    else:
+        assert got == expected
+    if mode is not TextMode.FINAL:
+        assert isinstance(items[-1], FlushMark)
+
+
+def test_what_waits_to_be_looked_at_counts_as_pending() -> None:
+    context = make(max_pending_characters=3000)
+    context.text("word " * 500)
+    with pytest.raises(TextTooLong):
+        context.text("word " * 200)
+    assert context.source == "word " * 500

@@ -73,6 +73,7 @@ class TextFrontEnd:
         self._ended = False
         self._calm = False
         self._eager = False
+        self._partial = False
         self._out: list[Segment] = []
 
     @property
@@ -87,20 +88,28 @@ class TextFrontEnd:
         """Whether text or a pause is kept back that ``flush`` or ``end`` would give out."""
         return bool(self._draft.text or self._manner.pause_ms or self._cleaner.waiting.strip())
 
-    def feed(self, text: str) -> list[Segment]:
-        """Take the next message.
+    def feed(self, text: str, *, more: bool = False) -> list[Segment]:
+        """Take the next message, or with ``more`` a part of it.
+
+        A thousand characters cost about a millisecond: on an event loop a long message is handed over in
+        parts.
 
         Raises:
             BadRequest: after ``end``, or a second message in FINAL mode.
         """
-        if self._ended or (self._mode is TextMode.FINAL and self._length):
+        begins, self._partial = not self._partial, more
+        if self._ended or (self._mode is TextMode.FINAL and self._length and begins):
             raise BadRequest("text after the end of the text", field="text")
         self._parts.append(text)
         self._length += len(text)
         if self._mode is TextMode.SEGMENT:
-            self._cleaner.new_message()
+            if begins:
+                self._cleaner.new_message()
             self._cleaner.feed(text)
-            return self._drain(Level.FLUSH)
+            if not more:
+                return self._drain(Level.FLUSH)
+            self._read(Level.MORE)
+            return self._take()
         self._cleaner.feed(text)
         # Words decide nothing by themselves; only the first clause may end before a conjunction.
         plain = _WORDS if self._spoken else _WORD
