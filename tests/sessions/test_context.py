@@ -148,7 +148,7 @@ def test_a_long_text_is_looked_at_in_steps_and_comes_out_the_same(mode: TextMode
     expected = whole.feed(text) + whole.flush() + whole.end()
     got = [i for i in items if isinstance(i, Segment)]
     if mode is TextMode.SEGMENT:
-        # A message that is too long is cut at sentences; which of the last short ones stay together may differ.
+        # An over-long message is cut at sentences; which of its last ones stay together may differ.
         assert " ".join(s.text for s in got) == " ".join(s.text for s in expected)
         assert [s.source_start for s in got[1:]] == [s.source_end for s in got[:-1]]
     else:
