@@ -198,7 +198,7 @@ def _zip(m: re.Match[str]) -> list[Claim]:
     state = m.group("state")
     if state in STATES:
         out.append(Claim(m.start("state"), m.end("state"), STATES[state]))
-    spoken = digit_words(m.group("zip"))
+    spoken = spoken_digits(m.group("zip"))
     if m.group("four"):
         spoken += ", " + digit_words(m.group("four"))
     out.append(Claim(m.start("zip"), m.end("four") if m.group("four") else m.end("zip"), spoken))
@@ -206,7 +206,7 @@ def _zip(m: re.Match[str]) -> list[Claim]:
 
 
 def _zip_plus_four(m: re.Match[str]) -> str:
-    return f"{digit_words(m.group(1))}, {digit_words(m.group(2))}"
+    return f"{spoken_digits(m.group(1))}, {digit_words(m.group(2))}"
 
 
 def _state(m: re.Match[str]) -> list[Claim]:
