@@ -55,7 +55,7 @@ async def store_state(http: aiohttp.ClientSession, url: str) -> tuple[int, str, 
 
 async def until(http: aiohttp.ClientSession, url: str, state: str) -> None:
     async with asyncio.timeout(15):
-        while (await store_state(http, url))[1] != state:  # noqa: ASYNC110
+        while (await store_state(http, url))[1] != state:
             await asyncio.sleep(0)
 
 
@@ -103,7 +103,7 @@ async def test_a_greeting_costs_the_engine_nothing_the_second_time(
         assert first["stats"]["cached_segments"] == 0
         with redis.client() as client:
             async with asyncio.timeout(5):
-                while not any(b"phrase" in n for n in client.keys("*")):  # noqa: ASYNC110
+                while not any(b"phrase" in n for n in client.keys("*")):
                     await asyncio.sleep(0)
         _, again, same = await say(http, one.url, "Welcome to Voxwire, friend.")
         assert again["stats"]["cached_segments"] == first["stats"]["segments"]

@@ -73,7 +73,7 @@ async def running(folder: Path, **values: Any) -> AsyncIterator[Echo]:
 
 async def nothing_held(echo: Echo) -> None:
     async with asyncio.timeout(10):
-        while echo.services.sockets:  # noqa: ASYNC110 - nothing in the product needs an event for this
+        while echo.services.sockets:
             await asyncio.sleep(0.001)
 
 

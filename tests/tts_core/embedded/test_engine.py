@@ -39,7 +39,7 @@ def samples(chunks: list[SpeechChunk]) -> np.ndarray:
 
 async def until(check: Callable[[], bool], seconds: float = 20) -> None:
     async with asyncio.timeout(seconds):
-        while not check():  # noqa: ASYNC110 - a process of the system sets no event of ours
+        while not check():
             await asyncio.sleep(0)
 
 
