@@ -33,8 +33,10 @@ SPEEDS = (0.5, 2.0)
 MAX_TEXT = 4000
 """Characters of one request; a segment is at most some hundred."""
 
-STUCK_S = 20.0
-"""A worker that has not finished a request after this is killed: the longest text takes a tenth of it."""
+STUCK_S = 3.0
+"""A worker that gives nothing for this long while it holds a request is killed: two blocks are half a second
+apart at most. Its request can then still be run again before the listener's patience ends.
+"""
 
 BACKOFF_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Pause before starting a worker again, by how often in a row it died without finishing a request."""
@@ -295,7 +297,7 @@ class EmbeddedEngine:
             self._queued -= 1
             job.running = True
             seat.job, seat.job_id = job, next(self._ids) & 0xFFFFFFFF
-            seat.watchdog = asyncio.get_running_loop().call_later(STUCK_S, self._stuck, seat)
+            self._watch(seat)
             r = job.request
             seat.link.send(wire.Speak(seat.job_id, r.text, r.voice, r.speed * self._speed, r.seed))
 
@@ -339,6 +341,7 @@ class EmbeddedEngine:
         if seat.link is not link or seat.job is None:
             return
         job = seat.job
+        self._watch(seat)
         if isinstance(message, wire.Audio):
             if message.id == seat.job_id and not job.cancelled:
                 words = tuple(WordMark(*mark) for mark in message.marks)
@@ -366,9 +369,15 @@ class EmbeddedEngine:
             seat.job.running = False
             seat.job = None
 
+    def _watch(self, seat: _Seat) -> None:
+        """Begin to wait for the next message of a worker at work."""
+        if seat.watchdog is not None:
+            seat.watchdog.cancel()
+        seat.watchdog = asyncio.get_running_loop().call_later(STUCK_S, self._stuck, seat)
+
     def _stuck(self, seat: _Seat) -> None:
         seat.watchdog = None
-        log.error("worker does not finish a request: replacing it")
+        log.error("a worker gives nothing any more: replacing it")
         if seat.link is not None:
             seat.link.kill()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -273,6 +274,31 @@ async def test_a_worker_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(engine_module, "STUCK_S", 20)
         assert (await hung)[-1].last
         assert engine.worker_pids != (pid,)
+
+
+async def test_a_worker_is_given_time_anew_with_every_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(1) as engine:
+        started = time.monotonic()
+        await speak(engine, MINUTES)
+        whole = time.monotonic() - started
+        monkeypatch.setattr(engine_module, "STUCK_S", whole / 2)
+        (pid,) = engine.worker_pids
+        assert (await speak(engine, MINUTES, seed=1))[-1].last
+        assert engine.worker_pids == (pid,)
+
+
+async def test_a_worker_that_hangs_within_a_request_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "STUCK_S", 1.0)
+    async with running(1) as engine:
+        (pid,) = engine.worker_pids
+        chunks = engine.synthesize(request(MINUTES))
+        await anext(chunks)
+        os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(EngineCrashed):
+            async for _ in chunks:
+                pass
+        await until(lambda: engine.worker_pids not in ((), (pid,)))
+        assert (await speak(engine))[-1].last
 
 
 async def test_waiting_requests_fail_when_no_worker_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
