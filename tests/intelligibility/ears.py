@@ -57,9 +57,11 @@ async def listen(model: str, clips: Mapping[str, bytes], texts: Sequence[str] = 
             for n, part in enumerate(parts)
         )
     )
+    heard = {name: text for answer in answers for name, text in answer.heard.items()}
+    normal = {name: text for answer in answers for name, text in answer.normal.items()}
     return Heard(
-        {name: text for answer in answers for name, text in answer.heard.items()},
-        {name: text for answer in answers for name, text in answer.normal.items()},
+        {name: heard[name] for name in names},
+        {name: normal[name] for name in names},
         answers[0].texts if answers else (),
     )
 
