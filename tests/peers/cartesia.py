@@ -157,8 +157,10 @@ class CartesiaClient:
         await self.send(request)
 
     async def end(self, context: str) -> None:
-        """End a context as the SDK does."""
-        await self.say(context, "", more=False)
+        """End a context as the SDK does: in the same shape as what came before."""
+        turn = self.transcript.turns.get(context)
+        fields = {"output_format": turn.output_format, "voice": None} if turn is not None else {}
+        await self.say(context, "", more=False, **fields)
 
     async def cancel(self, context: str) -> None:
         """Cancel a context."""
