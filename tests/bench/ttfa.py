@@ -154,6 +154,8 @@ class Arms:
             assert event["type"] != "error", event
             if event["type"] in ("done", "cancelled"):
                 break
+        else:
+            raise AssertionError(f"the gateway closed the socket: {ws.close_code}")
         await asyncio.gather(sending, return_exceptions=True)
 
     async def engine(self, pieces: list[str], pause_s: float) -> AsyncIterator[Samples]:
@@ -194,7 +196,7 @@ async def run(rounds: int) -> dict[tuple[str, int, bool], list[float]]:
     times: dict[tuple[str, int, bool], list[float]] = {}
     engine = EmbeddedEngine()
     async with AsyncExitStack() as stack:
-        gateway = stack.enter_context(GatewayProcess())
+        gateway = stack.enter_context(GatewayProcess(messages_per_s="10000"))
         await engine.start()
         stack.push_async_callback(engine.close)
         http = await stack.enter_async_context(PiperTtsServer())
