@@ -31,8 +31,14 @@ class Speaking:
 
     def voices(self, principal: Principal) -> list[VoiceInfo]:
         """The voices that this caller may ask for."""
-        bound = principal.voice
-        return [v for v in self._services.engine.info.voices if bound is None or v.id == self._known(bound)]
+        voices = self._services.engine.info.voices
+        if principal.voice is None:
+            return list(voices)
+        try:
+            bound = self._known(principal.voice)
+        except UnknownVoice:
+            return []
+        return [v for v in voices if v.id == bound]
 
     def voice(self, principal: Principal, name: str) -> str:
         """The engine's voice for what a client asked.
