@@ -239,9 +239,9 @@ class ContextRunner:
             await self._speak_all()
             event = self.context.finish(self.playback.sent_samples)
         except LegClosed:
+            # The listener is gone; on a call the agent is still there and must learn how its context ended.
             if not self.context.terminal:
-                gone = self.context.cancel(self.playback.sent_samples, self.playback.heard())
-                self._speech.observer.ended(self.context, gone)
+                event = self.context.cancel(self.playback.sent_samples, self.playback.heard())
         except VoxwireError as error:
             event = self.context.fail(error)
         except Exception:

@@ -343,6 +343,27 @@ async def test_the_agent_is_told_the_end_and_its_contexts_are_over_before(gatewa
         assert gateway.idle
 
 
+@on_gateway()
+async def test_the_agent_learns_how_each_context_ended_when_the_caller_is_gone(gateway: Running) -> None:
+    """Also of one that met the closed leg before the end of the call was told."""
+    async with native_client(gateway, agent={"name": "desk"}) as client, incoming(gateway) as (peer, call):
+        assert await gateway.services.calls.find_agent(call)
+        await client.until("call.started")
+        for name in ("speaking", "waiting"):
+            await client.send("open", name, call=call.id, text=LONG)
+        await client.until("opened", "waiting")
+        await asyncio.sleep(1)
+        await peer.leg.close()
+        await asyncio.sleep(5)
+        await gateway.services.calls.end(call)
+        await client.until("call.ended")
+        turns = client.transcript.turns
+        assert [(turns[name].end or {})["type"] for name in ("speaking", "waiting")] == ["cancelled"] * 2
+        assert 800 < (turns["speaking"].end or {})["heard"]["ms"] < 1500
+        (session,) = gateway.services.native_sessions.values()
+        assert len(session.contexts) == 0
+
+
 @on_gateway(resume_s=10)
 async def test_a_call_outlives_a_dropped_agent_for_the_time_of_a_resume(gateway: Running) -> None:
     async with served(gateway) as (peer, _, client, call_id):

@@ -345,6 +345,26 @@ async def test_a_gone_listener_ends_it_without_noise() -> None:
 
 
 @on_virtual
+async def test_an_agent_learns_that_the_listener_is_gone() -> None:
+    """On a call the audio goes to the leg and the events to the agent."""
+    desk = Desk()
+    heard: list[Event] = []
+
+    async def sink(event: Event) -> None:
+        if isinstance(event, Audio) and event.seq == 2:
+            raise LegClosed("the caller hung up")
+        heard.append(event)
+
+    desk.runner._sink = sink
+    desk.runner.text("Hello there, my friend, how are you.")
+    await desk.end()
+    assert isinstance(heard[-1], Cancelled)
+    assert heard[-1].heard.text + heard[-1].heard.unheard == desk.context.source
+    assert desk.watch.log[-1] == "ended Cancelled"
+    assert desk.gate.held == 0
+
+
+@on_virtual
 async def test_an_underrun_is_counted_when_text_was_waiting() -> None:
     desk = Desk(ToneEngine(work_s=0.5))  # 0.5 s of work for 0.2 s of audio
     desk.runner.text("Hello there friend. And then some more text.")

@@ -128,7 +128,7 @@ async def _fuzzed(script: list[tuple[Any, ...]], ending: str, folder: Path) -> N
         assert not gateway.services.sockets
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(scripts, endings)
 def test_any_script_ends_clean(script: list[tuple[Any, ...]], ending: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
