@@ -67,7 +67,7 @@ def base_options(services: Services, principal: Principal) -> ContextOptions:
         idle_s=settings.context_idle_s,
         run_ahead_s=settings.run_ahead_s,
         max_characters=settings.max_context_chars,
-        cache=settings.phrase_cache,
+        cache=principal.phrase_cache,
     )
 
 

@@ -1,4 +1,4 @@
-"""Voice, limits, phrase cache and metrics around each context."""
+"""Voice, limits, phrase cache and metrics around each context, in virtual time."""
 
 from __future__ import annotations
 

@@ -23,7 +23,9 @@ def test_the_layout_is_the_documented_one() -> None:
     st.binary(max_size=50),
 )
 def test_round_trip(kind: Kind, flags: Flags, index: int, seq: int, start: int, payload: bytes) -> None:
-    assert unpack(pack(kind, flags, index, seq, start, payload)) == Frame(kind, flags, index, seq, start, payload)
+    assert unpack(pack(kind, flags, index, seq, start, payload)) == Frame(
+        kind, flags, index, seq, start, payload
+    )
 
 
 @given(st.binary(max_size=60))

@@ -124,3 +124,52 @@ def test_live_messages_are_neither_kept_nor_counted() -> None:
         assert (wire.got, box.count) == ([b"now"], 0)
 
     virtual.run(main)
+
+
+def test_a_connection_that_was_taken_over_stops_replaying() -> None:
+    async def main() -> None:
+        box = Outbox()
+        for i in range(5):
+            await box.push(str(i))
+        first, second = Wire(), Wire()
+        slow = asyncio.ensure_future(box.attach(first.send, 0))
+        await asyncio.sleep(0)
+        await box.attach(second.send, 0)
+        with pytest.raises(LegClosed):
+            await slow
+        await box.push("5")
+        assert second.got == ["0", "1", "2", "3", "4", "5"]
+        assert "5" not in first.got
+
+    virtual.run(main)
+
+
+def test_a_session_that_ends_during_a_replay_is_not_attached_to() -> None:
+    async def main() -> None:
+        box = Outbox()
+        await box.push("0")
+        await box.push("1")
+        replay = asyncio.ensure_future(box.attach(Wire().send, 0))
+        await asyncio.sleep(0)
+        box.close()
+        with pytest.raises(LegClosed):
+            await replay
+        assert not box.attached
+
+    virtual.run(main)
+
+
+def test_a_broken_connection_is_let_go_and_loses_nothing() -> None:
+    async def main() -> None:
+        box = Outbox()
+        await box.attach(Wire(0).send)
+        await box.push("0")
+        assert not box.attached
+        await box.attach(Wire(1).send, 0)
+        await box.push_live(b"lost")
+        assert not box.attached
+        last = Wire()
+        await box.attach(last.send, 0)
+        assert last.got == ["0"]
+
+    virtual.run(main)
