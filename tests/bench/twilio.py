@@ -263,7 +263,7 @@ async def live(count: int, seconds: float, pipe: Connection, inbound: bool) -> d
     pipe.send((listening.getsockname()[1], count, seconds, inbound))
     await loop.run_in_executor(None, pipe.recv)
     async with asyncio.timeout(30):
-        while len(legs) < count:  # noqa: ASYNC110 - the calls come in by themselves
+        while len(legs) < count:
             await asyncio.sleep(0.05)
     silence = pcm.silence("mulaw", 160)
     for index, leg in enumerate(legs):
