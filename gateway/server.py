@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import signal
@@ -18,7 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gateway import logs
+from gateway import collector, logs
 from gateway.settings import Settings
 from tts_core.errors import SettingsError
 
@@ -82,9 +81,7 @@ class Server:
             await self._listen()
             async with asyncio.timeout(WARM_DEADLINE_S):
                 await self._warm
-            # What lives now lives for good: collecting it again and again costs tens of milliseconds a time.
-            gc.collect()
-            gc.freeze()
+            collector.settle()
         except BaseException:
             await self.close()
             await engine.close()

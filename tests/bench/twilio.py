@@ -31,6 +31,7 @@ import numpy as np
 import soxr
 from aiohttp import WSMsgType, web
 
+from gateway import collector
 from telephony.dsp import g711, pcm
 from telephony.dsp.resample import BatchResampler, Resampler
 from telephony.media_streams.driver import MediaStreamLeg
@@ -271,6 +272,7 @@ async def live(count: int, seconds: float, pipe: Connection, inbound: bool) -> d
             leg.playout.play(silence)
         if index % 10 == 9:
             await asyncio.sleep(0)
+    collector.settle()  # as the gateway does
     batches = [Batch(legs[at : at + GROUP], at // GROUP % CHUNK) for at in range(0, count, GROUP)]
     handles = [wheel.add(batch.step) for batch in batches]
     await asyncio.sleep(1.0)
