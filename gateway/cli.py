@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from gateway import __version__
 from gateway.settings import Settings
 from tts_core.errors import VoxwireError
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 FORMAT_NAMES = ("pcm-24000", "pcm-22050", "pcm-16000", "pcm-8000", "mulaw-8000", "alaw-8000")
 SCOPE_NAMES = ("speak", "voice:read", "voice:enrol", "voice:delete", "call", "call:out", "detect", "admin")
 PROBE_S = 1.0
+PLAYED_SHARE = 0.5
+"""A player that ends before this share of the sound could be heard has not played it (ffplay then says 0)."""
 
 ABOUT = """Voxwire turns text into speech while the text is still being written,
 for phone calls and browsers, on your own machine."""
@@ -47,6 +50,9 @@ def _parser() -> argparse.ArgumentParser:
     plain = argparse.RawDescriptionHelpFormatter
     parser = _Parser(prog="voxwire", description=ABOUT, epilog=EXAMPLES, formatter_class=plain)
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings file (default: ./voxwire.toml)")
+    parser.add_argument(
+        "--version", action="version", version=f"voxwire {__version__}", help="show the version and exit"
+    )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
 
     serve = commands.add_parser("serve", help="start the gateway and keep it running")
@@ -64,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         "--format", choices=FORMAT_NAMES, default="pcm-24000", help="kind of samples (default: pcm-24000)"
     )
     say.add_argument("--voice", default="", help="who speaks; see 'voxwire voices'")
-    say.add_argument("--speed", type=float, default=1.0, help="0.5 is slow, 2 is fast (default: 1)")
+    say.add_argument("--speed", type=_speed, default=1.0, help="0.5 is slow, 2 is fast (default: 1)")
     _remote(say)
     say.set_defaults(run=_say)
 
@@ -116,9 +122,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def _speed(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0.5 <= number <= 2.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0.5 to 2")
     return number
 
 
@@ -227,10 +242,10 @@ def _progress(spoken: Spoken) -> None:
 def _say(args: argparse.Namespace) -> int:
     if not args.out and not args.play:
         raise VoxwireError("say where the sound should go: --out FILE or --play")
+    if not args.text.strip():
+        raise VoxwireError("there is nothing to say: the text is empty")
     if args.out and args.play:
         raise VoxwireError("--out and --play exclude each other")
-    if not 0.5 <= args.speed <= 2.0:
-        raise VoxwireError("--speed must be from 0.5 to 2")
     if args.out == "-" and sys.stdout.isatty():
         raise VoxwireError("standard output is a terminal: redirect it, or use --out FILE")
     asyncio.run(_say_async(args))
@@ -241,11 +256,10 @@ async def _say_async(args: argparse.Namespace) -> None:
     from gateway.say import FORMATS, FileSink, PlayerSink, pieces, player_command, say, stdin_pieces
 
     audio = FORMATS[args.format]
-    command = player_command(audio) if args.play else []
     deltas: AsyncIterator[str] = stdin_pieces() if args.text == "-" else pieces(args.text)
-    async with _Gateway(args) as gateway:
 
-        async def speak(sink: FileSink | PlayerSink) -> Spoken:
+    async def speak(sink: FileSink | PlayerSink) -> Spoken:
+        async with _Gateway(args) as gateway:
             return await say(
                 gateway.url,
                 gateway.key,
@@ -257,19 +271,27 @@ async def _say_async(args: argparse.Namespace) -> None:
                 progress=_progress,
             )
 
-        if args.play:
-            async with PlayerSink(command) as player:
-                spoken = await speak(player)
-        else:
-            try:
-                with FileSink(args.out, audio) as file:
-                    spoken = await speak(file)
-            except OSError as error:
-                raise VoxwireError(f"{args.out} cannot be written: {error.strerror}") from None
+    if args.play:
+        command = player_command(audio)
+        async with PlayerSink(command) as player:
+            spoken = await speak(player)
+            done = time.monotonic()
+        if time.monotonic() - done + spoken.took < PLAYED_SHARE * spoken.seconds:
+            raise VoxwireError(f"{command[0]} could not play the sound; is there a sound device?")
+    else:
+        try:
+            with FileSink(args.out, audio) as file:
+                spoken = await speak(file)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise VoxwireError(f"{args.out} cannot be written: {error.strerror}") from None
+    if not spoken.samples:
+        raise VoxwireError("there was nothing to say: the text was empty")
     where = "played" if args.play else ("to standard output" if args.out == "-" else f"in {args.out}")
-    first = f"{spoken.first_audio * 1000:.0f} ms" if spoken.first_audio >= 0 else "never"
     _note(
-        f"{spoken.seconds:.2f} s of speech {where}; first sound after {first}, all after {spoken.took:.2f} s",
+        f"{spoken.seconds:.2f} s of speech {where}; first sound after {spoken.first_audio * 1000:.0f} ms, "
+        f"all after {spoken.took:.2f} s",
         stay=True,
     )
 
@@ -300,6 +322,8 @@ async def _ask(gateway: _Gateway, method: str, path: str, body: dict[str, object
     """One request to the gateway, its JSON answer. Raises VoxwireError in plain words."""
     import aiohttp
 
+    from gateway.say import unreachable
+
     headers = {"Authorization": f"Bearer {gateway.key}"}
     try:
         async with (
@@ -309,7 +333,7 @@ async def _ask(gateway: _Gateway, method: str, path: str, body: dict[str, object
             answer = await response.json()
             status = response.status
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-        raise VoxwireError(f"no gateway can be reached at {gateway.url} ({type(error).__name__})") from None
+        raise VoxwireError(unreachable(gateway.url, error)) from None
     if status == 200:
         return answer
     try:
@@ -385,12 +409,11 @@ async def _keys_async(args: argparse.Namespace) -> None:
 
 
 def _list_keys(keyring: KeyRing) -> None:
+    print(f"{'ID':14} {'TENANT':16} {'STATE':8} {'LAST USED':11} {'NAME':20} SCOPES")
     for key in keyring.list():
         state = "revoked" if key.revoked else "live"
         used = time.strftime("%Y-%m-%d", time.gmtime(key.used)) if key.used else "never"
-        print(
-            f"{key.key_id:14} {key.tenant:16} {state:8} used {used:11} {'+'.join(key.scopes):20} {key.name}"
-        )
+        print(f"{key.key_id:14} {key.tenant:16} {state:8} {used:11} {key.name:20} {'+'.join(key.scopes)}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

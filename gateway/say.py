@@ -27,7 +27,7 @@ import msgspec
 from gateway.native.frames import Kind, unpack
 from gateway.wav import WavFile
 from sessions.events import AudioFormat, Encoding
-from tts_core.errors import BadRequest, Unauthorised, VoxwireError
+from tts_core.errors import BadRequest, Unauthorised, UnknownVoice, VoxwireError
 
 FORMATS: dict[str, AudioFormat] = {
     "pcm-24000": AudioFormat(Encoding.PCM_S16LE, 24000),
@@ -78,16 +78,42 @@ class Sink(Protocol):
         ...
 
 
+COMPRESSED = frozenset({".mp3", ".ogg", ".opus", ".flac", ".m4a", ".aac", ".wma", ".webm", ".mp4"})
+"""Endings of files that bare samples must not be put into."""
+
+
 class FileSink:
-    """A file, or standard output for "-": WAV when the name ends in .wav, else the bare samples."""
+    """A file, or standard output for "-": WAV when the name ends in .wav, else the bare samples.
+
+    What was in the file before is replaced at the first sound; when none comes, it stays as it was, and a
+    file that was not there before is not left behind.
+
+    Raises BadRequest for the ending of a compressed format, OSError if the place cannot be written.
+    """
 
     def __init__(self, place: str, audio: AudioFormat) -> None:
         self._to_stdout = place == "-"
-        self._file: BinaryIO = sys.stdout.buffer if self._to_stdout else Path(place).open("wb")  # noqa: SIM115
-        self._wav = WavFile(self._file, audio) if place.lower().endswith(".wav") else None
+        self._path = Path(place)
+        ending = self._path.suffix.lower()
+        if ending in COMPRESSED:
+            raise BadRequest(f"{ending} files are not made: use .wav, or another ending for the bare samples")
+        self._audio = audio
+        self._as_wav = ending == ".wav"
+        self._made = not self._to_stdout and not self._path.exists()
+        # Opened now, so that a place that cannot be written is told before anything is spoken.
+        self._file: BinaryIO = sys.stdout.buffer if self._to_stdout else self._path.open("ab")
+        self._wav: WavFile | None = None
+        self._empty = True
 
     async def write(self, data: bytes) -> None:
         """Append; a slow pipe may block this process, which has nothing else to do."""
+        if self._empty:
+            self._empty = False
+            if not self._to_stdout:
+                self._file.close()
+                self._file = self._path.open("wb")
+            if self._as_wav:
+                self._wav = WavFile(self._file, self._audio)
         (self._wav or self._file).write(data)
         if self._to_stdout:
             self._file.flush()
@@ -102,6 +128,8 @@ class FileSink:
             self._wav.finish()
         if not self._to_stdout:
             self._file.close()
+            if self._empty and self._made:
+                self._path.unlink(missing_ok=True)
 
 
 _RAW_FORMAT = {
@@ -211,6 +239,13 @@ async def stdin_pieces(descriptor: int | None = None) -> AsyncIterator[str]:
 Progress = Callable[[Spoken], None]
 
 
+def unreachable(url: str, error: Exception) -> str:
+    """Why nothing could be asked at ``url``, in plain words."""
+    if not url.startswith(("http://", "https://")):
+        return f"{url} is not a gateway's address: it begins with http:// or https://"
+    return f"no gateway can be reached at {url} ({type(error).__name__})"
+
+
 async def say(
     url: str,
     key: str,
@@ -230,6 +265,7 @@ async def say(
     Raises:
         Unauthorised: the key is refused.
         GatewayError: unreachable, lost, or the gateway's own error.
+        OSError: the sink's own.
 
     """
     address = url.rstrip("/").replace("http", "ws", 1) + "/v1/stream"
@@ -245,8 +281,18 @@ async def say(
         if refused.status in {401, 403}:
             raise Unauthorised("the gateway refused the key; give one with --key or VOXWIRE_KEY") from None
         raise GatewayError(f"the gateway refused the connection (HTTP {refused.status})") from None
+    except _SinkError as failed:
+        raise failed.error from None
     except (aiohttp.ClientError, OSError) as error:
-        raise GatewayError(f"no gateway can be reached at {url} ({type(error).__name__})") from None
+        raise GatewayError(unreachable(url, error)) from None
+
+
+class _SinkError(Exception):
+    """Carries a sink's OSError past those of the connection."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__()
+        self.error = error
 
 
 class _Conversation:
@@ -323,7 +369,10 @@ class _Conversation:
             return
         if self._spoken.first_audio < 0:
             self._spoken.first_audio = time.monotonic() - self._began
-        await self._sink.write(frame.payload)
+        try:
+            await self._sink.write(frame.payload)
+        except OSError as error:
+            raise _SinkError(error) from None
         self._spoken.samples += len(frame.payload) // self._audio.width
         if self._spoken.samples - self._reported >= self._audio.rate * REPORT_S:
             self._reported = self._spoken.samples
@@ -333,9 +382,10 @@ class _Conversation:
         """Take a control message; True at the end."""
         kind = message.get("type")
         if kind == "error" and (message.get("terminal") or message.get("context") in {None, CONTEXT}):
-            raise GatewayError(
-                str(message.get("message", "the gateway failed")), retry_after=message.get("retry_after")
-            )
+            told = str(message.get("message", "the gateway failed"))
+            if message.get("code") == UnknownVoice.code:
+                told = "there is no such voice; 'voxwire voices' lists them"
+            raise GatewayError(told, retry_after=message.get("retry_after"))
         if kind == "cancelled":
             raise GatewayError("the gateway cut the speech")
         if kind != "done":
@@ -362,4 +412,5 @@ __all__ = [
     "player_command",
     "say",
     "stdin_pieces",
+    "unreachable",
 ]

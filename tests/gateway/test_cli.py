@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import tomllib
 import wave
 from pathlib import Path
 
@@ -28,13 +29,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-async def voxwire(*args: str, data: bytes = b"", **environ: str) -> tuple[int, bytes, str]:
+async def voxwire(
+    *args: str, data: bytes = b"", path: str | None = None, **environ: str
+) -> tuple[int, bytes, str]:
     """Run the command in a process of its own: status, standard output, standard error."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "gateway", *args,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**os.environ, **{f"VOXWIRE_{name.upper()}": value for name, value in environ.items()},
-             "PYTHONPATH": str(Path(__file__).parents[2])},
+             "PYTHONPATH": str(Path(__file__).parents[2]), "PATH": path or os.environ["PATH"]},
     )  # fmt: skip
     out, err = await asyncio.wait_for(process.communicate(data), 120)
     assert process.returncode is not None
@@ -64,7 +67,8 @@ def test_help_is_in_plain_words(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["say", "hi"], "--out FILE or --play"),
         (["say", "hi", "--out", "a.wav", "--play"], "exclude"),
-        (["say", "hi", "--out", "a.wav", "--speed", "9"], "0.5 to 2"),
+        (["say", " ", "--out", "a.wav"], "the text is empty"),
+        (["voices", "--url", "localhost:8080"], "begins with http"),
         (["token"], "no gateway runs here"),
         (["keys", "revoke", "none"], "no such key"),
         (["--config", "none.toml", "voices"], "none.toml"),
@@ -81,12 +85,33 @@ def test_mistakes_are_told_in_one_line(
     assert out == ""
 
 
-def test_wrong_calls_exit_with_2(capsys: pytest.CaptureFixture[str]) -> None:
-    for args in ([], ["sing"], ["say", "hi", "--format", "mp3"], ["keys", "rotate", "x", "--grace", "-1"]):
-        with pytest.raises(SystemExit) as ended:
-            main(args)
-        assert ended.value.code == 2
-    assert "--help" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([], "COMMAND"),
+        (["sing"], "'sing'"),
+        (["say", "hi", "--format", "mp3"], "mulaw-8000"),
+        (["say", "hi", "--speed", "9"], "'9' is not a number from 0.5 to 2"),
+        (["say", "hi", "--speed", "fast"], "'fast' is not a number from 0.5 to 2"),
+        (["keys", "rotate", "x", "--grace", "half"], "'half' is not a whole number"),
+        (["keys", "add", "x", "--contexts=-1"], "'-1' is not a whole number"),
+    ],
+)
+def test_wrong_calls_exit_with_2(args: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(args)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert "--help" in said
+
+
+def test_it_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert capsys.readouterr().out == f"voxwire {project['version']}\n"
 
 
 def test_keys_from_the_first_to_the_last(capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +125,10 @@ def test_keys_from_the_first_to_the_last(capsys: pytest.CaptureFixture[str]) -> 
     key_id = presented.split("_")[1]
     assert presented.startswith("vx_")
     listed = run("list")
-    assert all(part in listed for part in (key_id, "acme", "live", "speak", "call", "my app"))
+    heading, line = listed.splitlines()
+    assert heading.split() == ["ID", "TENANT", "STATE", "LAST", "USED", "NAME", "SCOPES"]
+    assert line.split() == [key_id, "acme", "live", "never", "my", "app", "call+speak"]
+    assert heading.index("SCOPES") == line.index("call+speak")
     assert presented.strip() not in listed
     assert run("rotate", key_id, "--grace", "0").strip() != presented.strip()
     run("revoke", key_id)
@@ -147,6 +175,29 @@ async def test_say_takes_the_gateway_on_this_machine_and_its_key(gateway: Runnin
 async def test_say_into_a_place_that_cannot_be_written(gateway: Running) -> None:
     status, _, err = await voxwire("say", "hi", "--out", "no/such/folder/a.wav", "--url", gateway.url)
     assert (status, "cannot be written" in err) == (1, True)
+
+
+async def test_a_failed_say_harms_no_file(gateway: Running, home: Path) -> None:
+    (home / "old.wav").write_bytes(b"precious")
+    for out in ("old.wav", "new.wav"):
+        status, _, err = await voxwire("say", "hi", "--out", out, "--voice", "nobody", "--url", gateway.url)
+        assert (status, "'voxwire voices' lists them" in err) == (1, True)
+        status, _, err = await voxwire("say", "-", "--out", out, "--url", gateway.url)
+        assert (status, "nothing to say" in err) == (1, True)
+    assert (home / "old.wav").read_bytes() == b"precious"
+    assert not (home / "new.wav").exists()
+    status, _, err = await voxwire("say", "hi", "--out", "old.wav", "--url", gateway.url)
+    assert status == 0, err
+    assert (home / "old.wav").read_bytes().startswith(b"RIFF")
+
+
+async def test_a_player_that_ends_too_early_has_not_played(gateway: Running, home: Path) -> None:
+    (home / "aplay").write_text("#!/bin/sh\nexec cat > heard\n")  # as ffplay does without a sound device
+    (home / "aplay").chmod(0o755)
+    path = f"{home}{os.pathsep}{os.environ['PATH']}"
+    status, _, err = await voxwire("say", "A long text. " * 5, "--play", "--url", gateway.url, path=path)
+    assert (status, "is there a sound device?" in err) == (1, True)
+    assert (home / "heard").stat().st_size > 0
 
 
 @pytest.mark.slow

@@ -104,7 +104,7 @@ async def test_a_sink_that_fails_ends_the_talk(gateway: Running) -> None:
         yield TEXT
         await asyncio.Event().wait()
 
-    with pytest.raises((OSError, GatewayError)):
+    with pytest.raises(OSError, match="full"):
         await asyncio.wait_for(say(gateway.url, "any", endless(), Full(), FORMATS["pcm-8000"]), 20)
 
 
@@ -116,6 +116,29 @@ async def test_wav_and_raw_files(tmp_path: Path) -> None:
     with wave.open(str(tmp_path / "a.wav")) as read:
         assert (read.getframerate(), read.getnframes()) == (8000, 100)
     assert (tmp_path / "a.raw").read_bytes() == b"\1\0" * 100
+
+
+def test_a_file_that_no_sound_came_for_is_not_touched(tmp_path: Path) -> None:
+    audio = AudioFormat(Encoding.PCM_S16LE, 8000)
+    (tmp_path / "old.raw").write_bytes(b"precious")
+    for name in ("old.raw", "new.raw"):
+        with FileSink(str(tmp_path / name), audio):
+            pass
+    assert (tmp_path / "old.raw").read_bytes() == b"precious"
+    assert not (tmp_path / "new.raw").exists()
+
+
+async def test_a_new_sound_replaces_the_old_file(tmp_path: Path) -> None:
+    (tmp_path / "a.raw").write_bytes(bytes(500))
+    with FileSink(str(tmp_path / "a.raw"), AudioFormat(Encoding.PCM_S16LE, 8000)) as sink:
+        await sink.write(b"\1\0" * 3)
+    assert (tmp_path / "a.raw").read_bytes() == b"\1\0" * 3
+
+
+def test_bare_samples_are_not_put_into_a_compressed_file(tmp_path: Path) -> None:
+    with pytest.raises(BadRequest, match=r"\.mp3 files are not made"):
+        FileSink(str(tmp_path / "a.MP3"), AudioFormat(Encoding.PCM_S16LE, 8000))
+    assert not (tmp_path / "a.MP3").exists()
 
 
 # -- players -----------------------------------------------------------------------------------------
