@@ -107,6 +107,9 @@ async def _serve(services: Services, account: TwilioAccount, socket: Socket) -> 
                 log.info("call started", extra={"provider": "twilio"})
                 try:
                     await _talk(services, call, leg)
+                except PeerViolation:
+                    call.reason = "failed"
+                    raise
                 finally:
                     await services.calls.end(call)
                     log.info("call ended", extra={"reason": call.reason})

@@ -329,7 +329,7 @@ class CallDtmf(ServerMessage, frozen=True, tag="call.dtmf"):
 
 
 class CallEnded(ServerMessage, frozen=True, tag="call.ended"):
-    """The call is over; ``reason`` is "caller", "agent", "failed" or "draining"."""
+    """The call is over; ``reason`` is "caller", "agent", or "failed" (the carrier broke its protocol)."""
 
     call: str
     reason: str

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from twilio.request_validator import RequestValidator  # type: ignore[import-untyped]
 
 from gateway.calls import AGENT_WAIT_S, LAST_WORDS_S, Call
+from gateway.settings import TwilioAccount
 from sessions.events import AudioFormat
 from telephony.dsp.pcm import decode, encode
 from telephony.media_streams.protocol import Dtmf, Media
@@ -19,8 +21,11 @@ from tests import virtual
 from tests.peers.call import VirtualCall
 from tests.peers.gateway import Running, on_gateway
 from tests.peers.native import NativeClient, native_client
+from tests.peers.raw import RawSocket, frame
+from tests.peers.twilio import TwilioPeerCore
 
 LONG = "One two three four five. " * 20
+TOKEN = "a-token-of-twenty-letters"
 PCM16 = {"encoding": "pcm_s16le", "sample_rate": 16000}
 
 
@@ -200,9 +205,9 @@ def test_the_callers_audio_comes_in_the_format_asked_for(tmp_path: Any, encoding
         width = 1 if encoding == "mulaw" else 2
         assert [f.seq for f in frames] == list(range(50))
         position = 0
-        for frame in frames:
-            assert (frame.index, frame.start) == (call.index, position)
-            position += len(frame.payload) // width
+        for piece in frames:
+            assert (piece.index, piece.start) == (call.index, position)
+            position += len(piece.payload) // width
         assert position == pytest.approx(rate, abs=rate * 0.005)  # a resampler keeps a few ms back
         samples = decode(b"".join(f.payload for f in frames), encoding)
         assert np.abs(samples).max() == pytest.approx(0.5, abs=0.03)
@@ -362,6 +367,25 @@ async def test_the_agent_learns_how_each_context_ended_when_the_caller_is_gone(g
         assert 800 < (turns["speaking"].end or {})["heard"]["ms"] < 1500
         (session,) = gateway.services.native_sessions.values()
         assert len(session.contexts) == 0
+
+
+@on_gateway(twilio=(TwilioAccount("", TOKEN),), public_origin="https://voice.example.com")
+async def test_a_carrier_that_breaks_its_protocol_ends_the_call_as_failed(gateway: Running) -> None:
+    signature = RequestValidator(TOKEN).compute_signature("wss://voice.example.com/media/twilio", {})
+    async with native_client(gateway, agent={"name": "desk"}) as client:
+        for bad, reason in (
+            (frame(2, b"binary"), "failed"),
+            (frame(1, b"{"), "failed"),
+            (frame(8, b""), "caller"),
+        ):
+            raw, core = RawSocket(gateway.port), TwilioPeerCore()
+            await raw.upgrade("/media/twilio", {"X-Twilio-Signature": signature})
+            await raw.text(core.connected())
+            await raw.text(core.start())
+            call = (await client.until("call.started"))["call"]
+            await raw.send(bad)
+            assert await client.until("call.ended") == {"type": "call.ended", "call": call, "reason": reason}
+            raw.close()
 
 
 @on_gateway(resume_s=10)

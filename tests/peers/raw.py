@@ -33,6 +33,8 @@ class RawSocket:
         self._port = port
         self._socket = socket.socket()
         self._socket.setblocking(False)
+        # A small piece must not wait for the other side's acknowledgement: virtual time does not wait for it.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     async def connect(self) -> None:
         """Open the TCP connection."""
