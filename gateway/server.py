@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gateway import collector, logs
-from gateway.settings import Settings
+from gateway.settings import Settings, nearest_variable
 from tts_core.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -154,7 +154,9 @@ def serve(settings: Settings) -> int:
     """Run a gateway in this process until it is told to stop; the exit status."""
     logs.setup(settings.log_level, settings.log_format, log_text=settings.log_text)
     for name in settings.unknown_env:
-        _log.warning("unknown variable ignored", extra={"setting": name})
+        _log.warning(
+            "unknown variable ignored", extra={"setting": name, "did_you_mean": nearest_variable(name)}
+        )
 
     def announce(line: str) -> None:
         sys.stdout.write(line + "\n")

@@ -25,6 +25,7 @@ from tts_core.errors import SettingsError
 PREFIX = "VOXWIRE_"
 ENV_ONLY = frozenset(
     {
+        "VOXWIRE_CACHE",
         "VOXWIRE_CONFIG",
         "VOXWIRE_URL",
         "VOXWIRE_KEY",
@@ -32,7 +33,7 @@ ENV_ONLY = frozenset(
         "VOXWIRE_TWILIO_ACCOUNT_SID",
     }
 )
-"""Variables that are not settings of the same name: the file, the command line's own, Twilio's short form."""
+"""Variables that are no settings of that name: of make, the file, the command line, the short form of twilio."""
 
 MIN_SECRET = 16
 SECRET_CHARACTERS = 32
@@ -289,7 +290,10 @@ class Settings:
         (), _origins, "web origins of pages that may connect, comma separated"
     )
     twilio: tuple[TwilioAccount, ...] = _set(
-        (), _twilio, "[[twilio]] tables with account_sid, auth_token and tenant", secret=True
+        (),
+        _twilio,
+        "tables with account_sid, auth_token and tenant, or VOXWIRE_TWILIO_AUTH_TOKEN and _ACCOUNT_SID",
+        secret=True,
     )
 
     max_contexts: int = _set(0, _whole(0, 100_000), "a whole number (0: as many as the engine sustains)")
@@ -333,11 +337,9 @@ class Settings:
         """One line a setting for people: variable, value (never a secret's), what is accepted."""
         for name, item in _FIELDS.items():
             value = getattr(self, name)
-            if item.metadata["secret"]:
-                value = "(set)" if value else "(not set)"
-            elif isinstance(value, Mapping):
-                value = dict(value)
-            yield f"{PREFIX}{name.upper()} = {value}  ({item.metadata['accepts']})"
+            shown = ("(set)" if value else "(not set)") if item.metadata["secret"] else _shown(value)
+            called = "[[twilio]]" if name == "twilio" else f"{PREFIX}{name.upper()}"
+            yield f"{called} = {shown}  ({item.metadata['accepts']})"
 
     @property
     def loopback(self) -> bool:
@@ -392,6 +394,24 @@ def is_loopback(host: str) -> bool:
     return bool((mapped or address).is_loopback)
 
 
+def _shown(value: object) -> str:
+    """A value as it is written in a variable."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, Mapping):
+        value = tuple(f"{name}={voice}" for name, voice in value.items())
+    if isinstance(value, tuple):
+        value = ",".join(value)
+    return "(not set)" if value in {None, ""} else str(value)
+
+
+def nearest_variable(name: str) -> str | None:
+    """What somebody may have meant by a variable that means nothing here."""
+    known = [*ENV_ONLY, *(PREFIX + field.upper() for field in _FIELDS if field != "twilio")]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+    return near[0] if near else None
+
+
 _FIELDS = {item.name: item for item in fields(Settings) if "read" in item.metadata}
 
 
@@ -414,7 +434,7 @@ def _from_file(
             table = tomllib.load(file)
     except FileNotFoundError:
         if needed:
-            faults.append(f"VOXWIRE_CONFIG names {str(path)!r}, which does not exist")
+            faults.append(f"the settings file {str(path)!r} does not exist")
         return
     except OSError as error:
         faults.append(f"the settings file {str(path)!r} cannot be read: {error.strerror}")
@@ -442,10 +462,10 @@ def _from_environment(environ: Mapping[str, str], raw: dict[str, tuple[object, s
                 raw[name] = (value, variable)
         else:
             unknown.append(variable)
-    token = environ.get("VOXWIRE_TWILIO_AUTH_TOKEN", "")
-    if token:
-        account = {"account_sid": environ.get("VOXWIRE_TWILIO_ACCOUNT_SID", ""), "auth_token": token}
-        raw["twilio"] = ([account], "VOXWIRE_TWILIO_AUTH_TOKEN")
+    token, sid = (environ.get(f"VOXWIRE_TWILIO_{name}", "") for name in ("AUTH_TOKEN", "ACCOUNT_SID"))
+    if token or sid:
+        account = {"account_sid": sid, "auth_token": token}
+        raw["twilio"] = ([account], "VOXWIRE_TWILIO_AUTH_TOKEN with VOXWIRE_TWILIO_ACCOUNT_SID")
     return tuple(sorted(unknown))
 
 
@@ -481,6 +501,11 @@ def _cross_check(made: Settings) -> list[str]:
                 faults.append(f"{name} = {str(path)!r} is not a file; accepted: the path of a PEM file")
         if made.tls_port == made.port and made.port:
             faults.append("tls_port is the same as port; accepted: another port")
+    if made.twilio and not made.public_origin:
+        faults.append(
+            "twilio is set but public_origin is not, so no signature of Twilio could be checked; accepted: "
+            "VOXWIRE_PUBLIC_ORIGIN, the address that Twilio reaches, as https://voice.example.com"
+        )
     if made.data_dir.exists() and not made.data_dir.is_dir():
         faults.append(
             f"data_dir = {str(made.data_dir)!r} is not a folder; accepted: a folder we may write to"

@@ -16,8 +16,8 @@ from gateway.settings import ENV_ONLY, PREFIX, Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
-OWN = {"VOXWIRE_CACHE", "VOXWIRE_NAME"}
-"""Not the gateway's: the folder of the shared environments, and a placeholder in prose."""
+OWN = {"VOXWIRE_NAME"}
+"""A placeholder in prose."""
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "compose.yaml", "voxwire.service", "twiml.xml"])

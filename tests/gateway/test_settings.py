@@ -95,6 +95,9 @@ def test_an_unknown_key_in_the_file_is_refused_with_the_nearest_name(tmp_path: P
 def test_unknown_variables_are_reported_not_refused(tmp_path: Path) -> None:
     made = load(tmp_path, service_host="10.0.0.1", port="81")
     assert made.unknown_env == ("VOXWIRE_SERVICE_HOST",)
+    assert module.nearest_variable("VOXWIRE_SERVICE_HOST") is None
+    assert module.nearest_variable("VOXWIRE_PROT") == "VOXWIRE_PORT"
+    assert module.nearest_variable("VOXWIRE_TWILIO_TOKEN") == "VOXWIRE_TWILIO_AUTH_TOKEN"
     assert "enableServiceLinks" in faults(tmp_path, port="tcp://10.0.0.1:8080")[0]
 
 
@@ -129,6 +132,7 @@ def test_secrets_are_not_in_the_repr(tmp_path: Path) -> None:
         secret="p" * 32,
         redis_url="redis://:pw-of-redis@x",
         twilio_auth_token="t" * 32,
+        public_origin="https://voice.example.com",
     )
     assert made.twilio == (TwilioAccount("", "t" * 32),)
     shown = repr(made) + repr(made.twilio)
@@ -136,12 +140,22 @@ def test_secrets_are_not_in_the_repr(tmp_path: Path) -> None:
 
 
 def test_twilio_accounts_from_the_file(tmp_path: Path) -> None:
-    toml = f'[[twilio]]\naccount_sid = "{SID}"\nauth_token = "{"0" * 32}"\ntenant = "acme"\n'
+    origin = 'public_origin = "https://voice.example.com"\n'
+    toml = origin + f'[[twilio]]\naccount_sid = "{SID}"\nauth_token = "{"0" * 32}"\ntenant = "acme"\n'
     assert load(tmp_path, toml).twilio == (TwilioAccount(SID, "0" * 32, "acme"),)
     assert load(tmp_path, toml, twilio_auth_token="9" * 32).twilio == (TwilioAccount("", "9" * 32),)
     assert "AC and 32 hex" in faults(tmp_path, toml.replace(SID, "AC1"))[0]
     assert "auth_token" in faults(tmp_path, f'[[twilio]]\naccount_sid = "{SID}"\n')[0]
     assert "unknown keys" in faults(tmp_path, toml + "x = 1\n")[0]
+    assert "public_origin is not" in faults(tmp_path, toml.removeprefix(origin))[0]
+
+
+def test_a_twilio_account_from_the_environment(tmp_path: Path) -> None:
+    rest = {"public_origin": "https://voice.example.com"}
+    made = load(tmp_path, twilio_auth_token="9" * 32, twilio_account_sid=SID, **rest)
+    assert made.twilio == (TwilioAccount(SID, "9" * 32),)
+    assert "VOXWIRE_TWILIO_AUTH_TOKEN" in faults(tmp_path, twilio_auth_token="short", **rest)[0]
+    assert "VOXWIRE_TWILIO_AUTH_TOKEN" in faults(tmp_path, twilio_account_sid=SID, **rest)[0]
 
 
 def test_tls_is_all_or_nothing(tmp_path: Path) -> None:
@@ -215,10 +229,23 @@ def test_no_value_whatever_escapes_as_another_error(name: str, value: object) ->
 
 
 def test_the_description_names_every_setting_and_no_secret(tmp_path: Path) -> None:
-    made = load(tmp_path, api_keys=f"a:{KEY}", secret="p" * 32, twilio_auth_token="t" * 32)
+    made = load(
+        tmp_path,
+        api_keys=f"a:{KEY}",
+        secret="p" * 32,
+        twilio_auth_token="t" * 32,
+        public_origin="https://voice.example.com",
+        allowed_hosts="a.example,b.example",
+        voice_aliases="ada=heart",
+    )
     lines = list(made.describe())
     assert len(lines) == len(module._FIELDS)
     text = "\n".join(lines)
     assert "VOXWIRE_API_KEYS = (set)" in text
     assert "VOXWIRE_PORT = 8080  (a whole number" in text
+    assert "VOXWIRE_TLS_CERT = (not set)  (" in text
+    assert "VOXWIRE_CLEAN_TEXT = on  (" in text
+    assert "VOXWIRE_ALLOWED_HOSTS = a.example,b.example  (" in text
+    assert "VOXWIRE_VOICE_ALIASES = ada=heart  (" in text
+    assert "[[twilio]] = (set)  (" in text
     assert not any(secret in text for secret in (KEY, "p" * 32, "t" * 32))
