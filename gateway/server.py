@@ -67,9 +67,10 @@ class Server:
 
         Raises SettingsError (also for a port that is taken), EngineError. On any error everything is undone.
         """
-        from gateway.engine import make_engine
+        from gateway.engine import check_voices, make_engine
 
         engine = make_engine(self.settings)
+        check_voices(self.settings, engine)
         self._warm = asyncio.create_task(engine.start(), name="engine start")
         try:
             await asyncio.sleep(0)  # lets the workers be launched before this process imports for a while

@@ -33,7 +33,7 @@ ENV_ONLY = frozenset(
         "VOXWIRE_TWILIO_ACCOUNT_SID",
     }
 )
-"""Variables that are no settings of that name: of make, the file, the command line, the short form of twilio."""
+"""Variables that are no settings of that name: of make, the file, the command line, twilio in short."""
 
 MIN_SECRET = 16
 SECRET_CHARACTERS = 32

@@ -93,6 +93,9 @@ async def start(services: Services) -> None:
     services.spawn(services.normaliser.start(), name="normaliser start")  # it works meanwhile
     _watch_engine(services)
     services.spawn(_sample_leads(services), name="lead samples")
+    if settings.redis_url and not settings.secret:
+        # A key is kept as an HMAC under the secret: one made under another secret is refused here.
+        _log.warning("shared store without a shared secret: set VOXWIRE_SECRET alike on every gateway")
     if services.guard.local_mode:
         _log.warning("local mode: only this machine is served, any API key is accepted from it")
 
@@ -147,7 +150,10 @@ async def _local(keyring: KeyRing, settings: Settings) -> tuple[Principal, str]:
 def _secret(settings: Settings) -> DeploymentSecret:
     if settings.secret:
         return DeploymentSecret(settings.secret.encode())
-    return DeploymentSecret.load(settings.data_dir / "secret")
+    try:
+        return DeploymentSecret.load(settings.data_dir / "secret")
+    except SettingsError as error:
+        raise SettingsError(f"data_dir = {str(settings.data_dir)!r}: {error.message}") from None
 
 
 async def _sample_leads(services: Services) -> None:

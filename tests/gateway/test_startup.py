@@ -59,3 +59,24 @@ async def test_a_redis_that_is_away_is_no_reason_not_to_start(tmp_path: Path) ->
 def test_an_unknown_engine_is_a_settings_error(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="engine"):
         startup.build(settings(tmp_path, engine="nobody"))
+
+
+async def test_a_data_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file")
+    services = startup.build(settings(tmp_path), engine=ToneEngine())
+    with pytest.raises(SettingsError, match=r"data_dir = .*data': .*cannot be read or made"):
+        await startup.start(services)
+    await startup.close(services)
+
+
+async def test_a_shared_store_asks_for_a_shared_secret(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for secret, told in (("", 1), ("s" * 32, 0)):
+        caplog.clear()
+        away = settings(tmp_path, redis_url="redis://127.0.0.1:1/0", secret=secret)
+        services = startup.build(away, engine=ToneEngine())
+        await startup.start(services)
+        assert sum("VOXWIRE_SECRET" in record.msg for record in caplog.records) == told
+        await services.stop_tasks()
+        await startup.close(services)

@@ -136,6 +136,7 @@ class WorkerLink:
             ours.close()
             raise EngineError("a worker of the built-in voice could not be started") from error
         except asyncio.CancelledError:
+            self._ready.cancel()  # nobody waits for it any more
             ours.close()
             spawning.add_done_callback(_end)
             raise

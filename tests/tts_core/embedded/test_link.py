@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from pathlib import Path
 
@@ -71,6 +72,24 @@ async def test_a_worker_that_cannot_load_says_why_and_is_gone(tmp_path: Path) ->
         await link.start(configuration(tmp_path / "m"))
     assert link.pid is not None
     assert not exists(link.pid)
+
+
+async def test_nothing_is_left_unheard_of_a_start_that_was_abandoned() -> None:
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
+    link = WorkerLink(lambda m: None, lambda: None)
+    starting = asyncio.create_task(link.start(configuration()))
+    while link.pid is None:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    await link.close()
+    await asyncio.sleep(0)  # the socket's end is seen
+    del link, starting
+    gc.collect()
+    assert told == []
 
 
 async def test_a_worker_that_dies_at_the_start_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
