@@ -1,6 +1,6 @@
 """Shares one engine among many streams and promises each of them continuity.
 
-Three rules (design rules 7 and 8):
+Four rules (design rules 7 and 8):
 
 - *Admit on continuity.* A stream (one context being spoken) is admitted only while the measured speed of the
   engine covers every admitted stream in real time with a margin, and its first segment would not wait too
@@ -8,6 +8,8 @@ Three rules (design rules 7 and 8):
 - *Earliest deadline first.* Among the segments that wait, the one whose listener would hear silence first
   goes first. A segment without a deadline gets one when it reaches the head of its stream, so a stream with
   a long text cannot crowd out one that came later.
+- *Nobody holds a slot for long.* A segment with much to say is asked of the engine in parts of a few seconds,
+  each of which waits its turn.
 - *A slow reader holds no slot.* The engine is read at its own pace into the request's buffer, bounded in
   seconds of audio; closing the iterator drops the buffer, the queue entry or the running work.
 """
@@ -19,10 +21,11 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from .engine import Engine, SpeechChunk, SpeechRequest
+from .engine import Engine, SpeechChunk, SpeechRequest, WordMark
 from .errors import Busy, Draining, EngineError, EngineTimeout, LimitExceeded, VoxwireError
+from .parts import parts
 
 log = logging.getLogger(__name__)
 
@@ -318,8 +321,9 @@ class Scheduler:
     async def speak(self, stream_id: str, request: SpeechRequest) -> AsyncGenerator[SpeechChunk, None]:
         """Speak one segment of an admitted stream; segments of a stream are started in the order asked for.
 
-        The request is queued when the first chunk is asked for. Closing the iterator (or cancelling the
-        task that reads it) takes the request out of the queue, or stops it at the engine.
+        The request is queued when the first chunk is asked for; of a long text the first part, and each
+        other one when the audio before has been taken. Closing the iterator (or cancelling the task that
+        reads it) takes the request out of the queue, or stops it at the engine.
 
         Raises:
             EngineError: the stream was not admitted, or the engine failed.
@@ -327,15 +331,32 @@ class Scheduler:
             LimitExceeded: too many segments of this stream are pending.
 
         """
-        job = self._enqueue(stream_id, request)
-        try:
-            while True:
-                chunk = await job.next()
-                yield chunk
-                if chunk.last:
-                    return
-        finally:
-            self._abandon(job)
+        made, due = 0, request.deadline
+        spans = parts(request.text)
+        for n, (start, end) in enumerate(spans):
+            part = request
+            if len(spans) > 1:
+                part = replace(
+                    request,
+                    id=f"{request.id}.{n}",
+                    text=request.text[start:end],
+                    continues=request.text[:start][-200:] if n else request.continues,
+                    # When the listener has heard what was made so far.
+                    deadline=due if due is None else due + made / self._engine.info.native_rate,
+                )
+            base, final = made, n == len(spans) - 1
+            job = self._enqueue(stream_id, part)
+            try:
+                while True:
+                    chunk = await job.next()
+                    if due is not None and not made:
+                        due = max(due, self._clock())
+                    made = base + chunk.start_sample + len(chunk.pcm)
+                    yield _moved(chunk, start, base, last=final and chunk.last)
+                    if chunk.last:
+                        break
+            finally:
+                self._abandon(job)
 
     async def close(self) -> None:
         """Stop everything; readers get EngineError. Idempotent. The engine itself is left alone."""
@@ -487,6 +508,22 @@ class Scheduler:
             job.fail(EngineError("the engine failed"))
         finally:
             await _close(chunks)
+
+
+def _moved(chunk: SpeechChunk, characters: int, samples: int, *, last: bool) -> SpeechChunk:
+    """A chunk of a part as one of the whole."""
+    if not characters and last == chunk.last:
+        return chunk
+    words = tuple(
+        WordMark(
+            w.text_start + characters,
+            w.text_end + characters,
+            w.sample_start + samples,
+            w.sample_end + samples,
+        )
+        for w in chunk.words
+    )
+    return SpeechChunk(chunk.pcm, chunk.start_sample + samples, words, last)
 
 
 async def _close(chunks: AsyncIterator[SpeechChunk]) -> None:
