@@ -542,24 +542,21 @@ def test_a_long_text_is_asked_for_in_parts_and_comes_as_one() -> None:
         """Marks the first word of each request."""
 
         async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[SpeechChunk, None]:
-            marks = (WordMark(0, 3, 0, 100),)
-            self.asked.append(request)
+            asked.append(request)
             async for chunk in super().synthesize(request):
-                yield replace(chunk, words=() if chunk.start_sample else marks)
+                yield replace(chunk, words=() if chunk.start_sample else (WordMark(0, 3, 0, 100),))
 
-        asked: list[SpeechRequest]
+    asked: list[SpeechRequest] = []
 
     async def main() -> None:
-        engine = Marking(audio=3.0)
-        engine.asked = []
-        scheduler = Scheduler(engine, clock)
+        scheduler = Scheduler(Marking(audio=3.0), clock)
         scheduler.admit("s")
         spoken = [c async for c in scheduler.speak("s", request("r", LONG, deadline=clock()))]
-        assert len(engine.asked) == len(parts(LONG)) == 3
-        assert " ".join(r.text for r in engine.asked) == LONG
-        assert engine.asked[1].continues.endswith("so on, ")
+        assert len(asked) == len(parts(LONG)) == 3
+        assert " ".join(r.text for r in asked) == LONG
+        assert asked[1].continues.endswith("so on, ")
         # The later parts are due when what was made before has been heard: three seconds each.
-        due = [r.deadline for r in engine.asked]
+        due = [r.deadline for r in asked]
         assert None not in due
         assert due[2] - due[1] == pytest.approx(3.0)  # type: ignore[operator]
         assert [c.start_sample for c in spoken] == [1000 * i for i in range(9)]
