@@ -177,7 +177,7 @@ class KeyRing:
         except StoreError as exc:
             if self._store is None:
                 raise
-            log.warning("keys not loaded", extra={"error": exc.code})
+            log.warning("keys not loaded", extra={"reason": exc.code})
         if self._store is not None:
             self._unsubscribe = await self._store.subscribe(CHANGED, lambda _: self._wake.set())
         self._task = asyncio.create_task(self._watch(), name="key-ring")
@@ -445,6 +445,7 @@ class KeyRing:
 
     async def _watch(self) -> None:
         last_note = self._wall()
+        stale = False  # told already; a long outage is one line
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._poll):
@@ -456,7 +457,13 @@ class KeyRing:
                     last_note = self._wall()
                     await self._note_use()
             except (StoreError, ValueError, SettingsError) as exc:
-                log.warning("keys not refreshed", extra={"error": type(exc).__name__})
+                if not stale:
+                    stale = True
+                    log.warning("keys not refreshed", extra={"reason": type(exc).__name__})
+            else:
+                if stale:
+                    stale = False
+                    log.info("keys refreshed again")
 
 
 def _until(version: KeyVersion) -> float:

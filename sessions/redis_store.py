@@ -410,7 +410,7 @@ class RedisStore:
 
     def _failed(self, error: BaseException) -> None:
         if self._breaker.failed(type(error).__name__):
-            log.warning("store away", extra={"error": type(error).__name__})
+            log.warning("store away", extra={"reason": type(error).__name__})
             self._wake.set()
             self._tell()
 

@@ -50,6 +50,7 @@ class Subscriber:
         self._confirmed: dict[str, asyncio.Event] = {}
         self._pubsub: PubSub | None = None
         self._task: asyncio.Task[None] | None = None
+        self._lost = False  # told already; a long outage is one line, not one a second
 
     async def add(self, channel: str, callback: Callable[[bytes], None]) -> Unsubscribe:
         """Subscribe; returns when confirmed, or after the deadline (then it follows later)."""
@@ -63,8 +64,13 @@ class Subscriber:
                     await self._pubsub.subscribe(channel)
                 await confirmed.wait()
         except (TimeoutError, RedisError, OSError) as exc:
-            log.warning("subscription delayed", extra={"error": type(exc).__name__})
+            self._tell(exc)
         return lambda: self._remove(channel, callback)
+
+    def _tell(self, error: Exception) -> None:
+        if not self._lost:
+            self._lost = True
+            log.warning("subscription lost", extra={"reason": type(error).__name__})
 
     def _remove(self, channel: str, callback: Callable[[bytes], None]) -> None:
         callbacks = self._callbacks.get(channel, [])
@@ -88,7 +94,7 @@ class Subscriber:
             try:
                 await self._listen()
             except (RedisError, OSError, TimeoutError) as exc:
-                log.info("subscription lost", extra={"error": type(exc).__name__})
+                self._tell(exc)
             for event in self._confirmed.values():
                 event.clear()
             if asyncio.get_running_loop().time() - began > self._quiet:
@@ -124,6 +130,9 @@ class Subscriber:
         channel = message["channel"].decode() if isinstance(message["channel"], bytes) else ""
         if message["type"] == "subscribe":
             self._confirmed.setdefault(channel, asyncio.Event()).set()
+            if self._lost:
+                self._lost = False
+                log.info("subscription back")
         elif message["type"] == "message":
             for callback in tuple(self._callbacks.get(channel, ())):
                 callback(message["data"])

@@ -356,6 +356,39 @@ async def test_last_use_is_noted_once_a_minute(tmp_path: Path, clock: Clock) -> 
     await ring.close()
 
 
+async def test_a_table_that_cannot_be_read_for_a_while_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    place = tmp_path / "keys.json"
+    ring = KeyRing(place, PEPPER, poll=0.001)
+    await ring.create("acme")
+    good = place.read_text()
+    await ring.start()
+    tries, refresh = 0, ring.refresh
+
+    async def counted() -> None:
+        nonlocal tries
+        tries += 1
+        await refresh()
+
+    ring.refresh = counted  # type: ignore[method-assign]
+    place.write_text("{")
+
+    async def tried() -> bool:
+        return tries >= 3
+
+    await eventually(tried)
+    place.write_text(good + " ")
+
+    async def told() -> bool:
+        return any(record.msg == "keys refreshed again" for record in caplog.records)
+
+    await eventually(told)
+    await ring.close()
+    assert [record.msg for record in caplog.records] == ["keys not refreshed", "keys refreshed again"]
+
+
 async def test_a_key_needs_a_tenant(tmp_path: Path) -> None:
     with pytest.raises(BadRequest):
         await KeyRing(tmp_path / "keys.json", PEPPER).create("")

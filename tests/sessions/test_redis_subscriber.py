@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
+import pytest
 from redis.asyncio import Redis
 
 from sessions.redis_subscriber import Subscriber, cancel_surely
@@ -79,6 +81,37 @@ async def test_a_server_that_gives_no_sign_of_life_is_left(own_redis: RedisServe
     async with asyncio.timeout(5):
         assert await got.get() == b"hello"
     await s.close()
+
+
+async def test_an_outage_is_told_once_and_so_is_its_end(
+    own_redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    s = _subscriber(own_redis)
+    await s.add("vx:%:c", lambda _: None)
+    own_redis.kill()
+    attempts = 0
+    subscribe = s._listen
+
+    async def counted() -> None:
+        nonlocal attempts
+        attempts += 1
+        await subscribe()
+
+    s._listen = counted  # type: ignore[method-assign]
+
+    async def tried() -> bool:
+        return attempts >= 3
+
+    await eventually(tried)
+    own_redis.start()
+
+    async def back() -> bool:
+        return any(record.msg == "subscription back" for record in caplog.records)
+
+    await eventually(back)
+    await s.close()
+    assert [record.msg for record in caplog.records] == ["subscription lost", "subscription back"]
 
 
 async def test_cancellation_that_is_lost_once_is_asked_for_again() -> None:
