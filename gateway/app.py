@@ -25,7 +25,7 @@ from gateway.loopwatch import LoopWatch
 from gateway.services import SERVICES, Services, services_of
 from gateway.settings import Settings
 from tts_core.engine import Engine
-from tts_core.errors import BadRequest, TextTooLong, VoxwireError
+from tts_core.errors import BadRequest, Forbidden, TextTooLong, VoxwireError
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +48,7 @@ CUT_DEADLINE_S = 3.0
 REQUEST_ID = web.RequestKey("request_id", str)
 ROUTE = web.RequestKey("route", str)
 STARTED = web.RequestKey("started", bool)
+REFUSAL = web.RequestKey("refusal", VoxwireError)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -231,6 +232,7 @@ def _refuse(request: web.Request, services: Services, raised: Exception) -> web.
     if not isinstance(raised, (VoxwireError, web.HTTPException)):
         _log.error("request failed", exc_info=raised, extra={"route": route_name(request)})
     services.metrics.refused(error.code)
+    request[REFUSAL] = error
     if request.get(STARTED):
         # A response is under way: break it off, so that nobody takes it as whole.
         if request.transport is not None:
@@ -285,6 +287,7 @@ class AccessLogger(AbstractAccessLogger):
         route = request.get(ROUTE, "-")
         if route in OPEN_PATHS or route == "/metrics":
             return
+        refusal: VoxwireError | None = request.get(REFUSAL)
         method = request.method if re.fullmatch(r"[A-Z]{1,10}", request.method) else "-"
         self.logger.info(
             "request",
@@ -295,6 +298,9 @@ class AccessLogger(AbstractAccessLogger):
                 "ms": round(time * 1000, 1),
                 "bytes": response.body_length,
                 "request": request.get(REQUEST_ID, "-"),
+                "code": refusal.code if refusal is not None else None,
+                # Origin, Host, ...: what an operator must look at. Other fields may be a client's words.
+                "reason": refusal.field if isinstance(refusal, Forbidden) else None,
             },
         )
 

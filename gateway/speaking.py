@@ -191,7 +191,7 @@ class _Observer:
                 "code": event.error.code if isinstance(event, Failed) else None,
                 "characters": stats.characters,
                 "audio_s": round(stats.audio_s, 3),
-                "first_audio_ms": round(stats.first_audio * 1000, 1),
+                "first_audio_ms": round(stats.first_audio * 1000, 1) if stats.first_audio >= 0 else None,
                 "underruns": stats.underruns,
                 **text,
             },

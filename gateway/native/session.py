@@ -364,7 +364,8 @@ class NativeSession:
                     )
                 case Words():
                     words = [
-                        m.WordTiming(w.text, w.text_start, w.text_end, w.start, w.end) for w in event.words
+                        m.WordTiming(w.text, w.text_start, w.text_end, round(w.start, 6), round(w.end, 6))
+                        for w in event.words
                     ]
                     await self._send(m.WordsMessage(context.id, words))
                 case Flushed():

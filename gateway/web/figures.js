@@ -24,7 +24,7 @@ export class Figures {
     for (const id of ["first", "silence", "gaps", "lead", "engine", "reserve", "received"]) $(id).textContent = NONE;
     $("first-note").textContent = typing ? "from your first words to your ear" : "from pressing Speak to your ear";
     $("engine-note").textContent = "of the engine";
-    $("gaps-note").textContent = "times you waited for more";
+    $("gaps-note").textContent = "times it ran dry";
     $("received-note").textContent = "on this turn";
   }
 

@@ -254,6 +254,15 @@ async def test_the_access_log_names_routes_not_paths(gateway: Running, log: io.S
     assert seen == [("/v1/voices", 200), ("-", 404)]
 
 
+async def test_the_access_log_says_why_a_request_was_refused(gateway: Running, log: io.StringIO) -> None:
+    for headers in ({"Origin": "https://other.example"}, {"Host": "other.example"}, {}):
+        await ask(gateway, "/v1/voices", headers)
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    told = [(line["code"], line.get("reason")) for line in lines if line["logger"] == "gateway.access"]
+    assert told == [("forbidden", "Origin"), ("forbidden", "Host"), ("unauthorised", None)]
+    assert "other.example" not in log.getvalue()
+
+
 # -- drain -----------------------------------------------------------------------------------------
 
 
