@@ -1,8 +1,8 @@
 """Keeps Python's cycle collector from holding the event loop up.
 
-A full collection walks every object: with a thousand calls that is tens of milliseconds, far above the loop's
-5 ms. What start-up made lives for good and is taken out of its sight; young objects are still collected, which
-is where cycles of a request die; full collections are made rare.
+A full collection walks every object: with a thousand calls that is tens of milliseconds, far above the
+loop's 5 ms. What start-up made lives for good and is taken out of its sight; young objects are still
+collected, which is where cycles of a request die; full collections are made rare.
 """
 
 from __future__ import annotations
