@@ -73,7 +73,10 @@ class Alignment:
                 continue
             # An exact run may cross several of our spans: cut it where they meet.
             at = s.source_start
-            for mine in self.spans:
+            for i in range(max(0, bisect_right(self._starts, at) - 1), len(self.spans)):
+                mine = self.spans[i]
+                if mine.start >= s.source_end:
+                    break
                 lo, hi = max(at, mine.start), min(s.source_end, mine.end)
                 if lo >= hi:
                     continue

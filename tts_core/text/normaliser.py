@@ -73,6 +73,8 @@ class Normaliser:
                         if answer:
                             claims[k] = replace(claim, spoken=answer)
             pieces.append((start, folded, claims))
+        if len(pieces) > 1:
+            await asyncio.sleep(0)
         return _utterance(segment, pieces)
 
     def normalise_sync(self, segment: Segment) -> Utterance:

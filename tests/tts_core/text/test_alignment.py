@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,3 +128,33 @@ def test_maps_compare_by_what_they_map() -> None:
     assert "Span(start=0, end=3" in repr(one)
     with pytest.raises(AttributeError):
         one.more = 1  # type: ignore[attr-defined]
+
+
+def test_two_long_maps_in_a_row_take_as_long_as_their_spans() -> None:
+    def spans(count: int) -> tuple[Alignment, Alignment]:
+        outer, inner = AlignmentBuilder(), AlignmentBuilder()
+        for i in range(count):
+            outer.replace("x", i, i + 1)
+            inner.copy("x", i)
+            inner.replace(" ", i, i)
+        return outer.build()[1], inner.build()[1]
+
+    def looked_at(count: int) -> int:
+        class Counted(tuple[Span, ...]):
+            seen = 0
+
+            def __getitem__(self, index: Any) -> Any:
+                Counted.seen += 1
+                return super().__getitem__(index)
+
+            def __iter__(self) -> Iterator[Span]:
+                for span in super().__iter__():
+                    Counted.seen += 1
+                    yield span
+
+        outer, inner = spans(count)
+        outer.spans = Counted(outer.spans)
+        assert len(outer.then(inner).spans) == 2 * count
+        return Counted.seen
+
+    assert looked_at(1000) < 12 * looked_at(100)
