@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from gateway.fault import UNREADABLE, bad_request, strings
+from gateway.fault import UNREADABLE, bad_request, reading, strings
 from sessions.context import ContextOptions
 from sessions.events import AudioFormat, Encoding, Word
 from tts_core.errors import BadRequest, UnsupportedFormat, VoxwireError
@@ -69,7 +69,7 @@ class Request(Struct, frozen=True, rename={"continue_": "continue"}):
     speed: Any = None
 
 
-_decode = msgspec.json.Decoder(Request).decode
+_decode = reading(msgspec.json.Decoder(Request).decode)
 
 
 def parse(raw: str | bytes) -> Request:

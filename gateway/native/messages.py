@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from gateway.fault import reading
+
 VERSION = 1
 
 ContextId = Annotated[
@@ -352,7 +354,7 @@ Outgoing = (
 )
 
 encode = msgspec.json.Encoder().encode
-decode = msgspec.json.Decoder(Incoming).decode
+decode = reading(msgspec.json.Decoder(Incoming).decode)
 
 
 def schema() -> dict[str, Any]:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.fault import UNREADABLE, bad_request, strings
+from gateway.fault import UNREADABLE, bad_request, reading, strings
 
 
 class Inner(msgspec.Struct):
@@ -46,6 +48,34 @@ def test_what_can_still_be_read_is() -> None:
     assert strings('{"id": "a", "type": 5, "more": [1]}', "id", "type", "none") == ["a", None, None]
     assert strings('["id"]', "id") == [None]
     assert strings('{"id": "a"', "id") == [None]
+
+
+@pytest.mark.parametrize(
+    ("raw", "read"),
+    [
+        (r'"hi \ud83d there"', "hi \ufffd there"),
+        (r'"\ude00 lone"', "\ufffd lone"),
+        (r'"\ud83d\ud83d\ude00\ude00"', "\ufffd\U0001f600\ufffd"),
+        (r'"a pair \uD83D\uDE00"', "a pair \U0001f600"),
+        (r'"a backslash \\ud800 \ud800"', "a backslash \\ud800 \ufffd"),
+        (rb'"bytes \ud800"', "bytes \ufffd"),
+    ],
+)
+def test_half_a_pair_does_not_cost_the_message(raw: str | bytes, read: str) -> None:
+    assert reading(msgspec.json.decode)(raw) == read
+    assert strings('{"id": ' + (raw if isinstance(raw, str) else raw.decode()) + "}", "id") == [read]
+
+
+@pytest.mark.parametrize("raw", [r'{"id": "\ud800"', b'"\xff \\ud800"', '"' + r"\ud800" * 11_000 + '"', "["])
+def test_what_is_broken_otherwise_stays_refused(raw: str | bytes) -> None:
+    with pytest.raises(UNREADABLE):
+        reading(msgspec.json.decode)(raw)
+
+
+@given(st.text(st.characters()))
+def test_any_text_as_a_script_writes_it_is_read(text: str) -> None:
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert reading(msgspec.json.decode)(json.dumps(text)) == whole
 
 
 @given(st.binary(max_size=100) | st.text(max_size=100))
