@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import re
+from importlib.resources import files
 
 import msgspec
 import pytest
@@ -8,6 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.native import messages as m
+from gateway.native.outbox import ResumeGap
+from sessions.session import UnknownContext
+from tts_core import errors
 
 
 @pytest.mark.parametrize(
@@ -52,13 +57,22 @@ def test_the_schema_names_every_message_of_both_directions() -> None:
         assert {ref["$ref"].rsplit("/", 1)[1] for ref in definitions[side]["anyOf"]} == names
 
 
-def test_the_documentation_names_every_message() -> None:
-    from importlib.resources import files
+PAGE = files("gateway.native").joinpath("PROTOCOL.md").read_text("utf-8")
 
-    page = files("gateway.native").joinpath("PROTOCOL.md").read_text("utf-8")
+
+def test_the_documentation_names_every_code_that_a_client_may_see() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    ours = {kind.code for kind in kinds if issubclass(kind, errors.VoxwireError)}
+    inside = {errors.LegError.code, errors.PeerViolation.code, errors.SettingsError.code}
+    paragraph = next(part for part in PAGE.split("\n\n") if part.startswith("`code` of an `error`"))
+    told = set(re.findall(r"`([a-z]+(?:_[a-z]+)*)`", paragraph)) - {"code", "error", "retry_after"}
+    assert told == ours - inside | {UnknownContext.code, ResumeGap.code}
+
+
+def test_the_documentation_names_every_message() -> None:
     for union in (m.Incoming, m.Outgoing):
         for kind in union.__args__:
-            assert f"`{kind.__struct_config__.tag}`" in page or f'"{kind.__struct_config__.tag}"' in page
+            assert f"`{kind.__struct_config__.tag}`" in PAGE or f'"{kind.__struct_config__.tag}"' in PAGE
 
 
 def test_terminal_is_left_out_unless_true() -> None:
