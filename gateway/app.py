@@ -25,7 +25,7 @@ from gateway.loopwatch import LoopWatch
 from gateway.services import SERVICES, Services, services_of
 from gateway.settings import Settings
 from tts_core.engine import Engine
-from tts_core.errors import BadRequest, Forbidden, TextTooLong, VoxwireError
+from tts_core.errors import BadRequest, Draining, Forbidden, TextTooLong, VoxwireError
 
 _log = logging.getLogger(__name__)
 
@@ -119,10 +119,10 @@ def _life(
 async def drain(services: Services) -> bool:
     """Take no new work, let what runs finish within ``drain_s``, then close the sockets.
 
-    Returns whether everything finished. Cancelling it leaves the gateway draining.
+    What runs are open contexts and calls, which may go on speaking. Returns whether everything finished.
+    Cancelling it leaves the gateway draining.
     """
     services.draining.set()
-    services.scheduler.set_draining()
     services.metrics.draining.set(1)
     _log.info("draining", extra={"contexts": services.in_flight.count, "sockets": len(services.sockets)})
     finished = True
@@ -132,8 +132,23 @@ async def drain(services: Services) -> bool:
     except TimeoutError:
         finished = False
         _log.warning("cut at the drain deadline", extra={"contexts": services.in_flight.count})
+        services.scheduler.set_draining()
+        await _end_what_is_left(services)
     await cut(services)
     return finished
+
+
+async def _end_what_is_left(services: Services) -> None:
+    """Give every context its terminal event and every call its end, CUT_DEADLINE_S at most."""
+    error = Draining("the gateway restarted before this was spoken", retry_after=1.0)
+    try:
+        async with asyncio.timeout(CUT_DEADLINE_S):
+            await asyncio.gather(*(runner.fail(error) for runner in list(services.runners)))
+            for call in list(services.calls.calls.values()):
+                call.reason = "draining"
+                await services.calls.end(call)
+    except TimeoutError:
+        _log.warning("clients did not take their end", extra={"contexts": services.in_flight.count})
 
 
 async def cut(services: Services) -> None:

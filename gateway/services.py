@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sessions.limits import ContextGate, RateLimiter
     from sessions.phrases import PhraseCache
     from sessions.playback import Playback
+    from sessions.runner import ContextRunner
     from sessions.store import Store
     from sessions.tokens import BrowserTokens
     from sessions.voices import VoiceStore
@@ -112,6 +113,8 @@ class Services:
     closing: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     playing: dict[object, tuple[str, Playback]] = field(default_factory=dict)
     """Where the listeners of the open contexts are, with the dialect's name; sampled for the lead."""
+    runners: set[ContextRunner] = field(default_factory=set)
+    """The open contexts, whoever holds them."""
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def refuse_if_draining(self) -> None:

@@ -78,26 +78,29 @@ class Speaking:
         options: ContextOptions,
         sink: Sink,
         playback: Playback | None = None,
+        finishing: bool = False,
     ) -> ContextRunner:
         """A runner for a new context; the caller starts it.
 
-        ``allowance`` is shared by all contexts of one session. Raises Draining when the gateway takes no new
-        work, and BadRequest for a bad id.
+        ``allowance`` is shared by all contexts of one session; ``finishing`` as in ``Session.may_open``.
+        Raises Draining when the gateway takes no new work, and BadRequest for a bad id.
         """
         services = self._services
-        services.refuse_if_draining()
+        if not finishing:
+            services.refuse_if_draining()
         context = Context(context_id, options, services.clock)
         if playback is None:
             playback = PlaybackClock(options.format.rate, services.clock)
+        observer = _Observer(services, dialect, playback)
         speech = Speech(
             speaker=services.scheduler,
             normaliser=services.normaliser,
             info=services.engine.info,
             clock=services.clock,
-            observer=_Observer(services, dialect, playback),
+            observer=observer,
             spawn=services.spawn,
         )
-        return ContextRunner(
+        runner = observer.runner = ContextRunner(
             context,
             speech,
             sink,
@@ -107,6 +110,7 @@ class Speaking:
             if options.cache and services.phrases is not None
             else None,
         )
+        return runner
 
 
 class Allowance:
@@ -159,8 +163,10 @@ class _Observer:
         self._dialect = dialect
         self._playback = playback
         self._held = ExitStack()
+        self.runner: ContextRunner
 
     def started(self, context: Context) -> None:
+        self._services.runners.add(self.runner)
         self._held.enter_context(self._services.in_flight.one())
         self._services.playing[self] = (self._dialect, self._playback)
         self._services.metrics.context_opened(self._dialect)
@@ -175,6 +181,7 @@ class _Observer:
 
     def ended(self, context: Context, event: Event) -> None:
         self._held.close()
+        self._services.runners.discard(self.runner)
         self._services.playing.pop(self, None)
         stats = context.stats
         outcome = _OUTCOMES[type(event)]

@@ -215,6 +215,20 @@ class ContextRunner:
         self.ended.set()
         return event
 
+    async def fail(self, error: VoxwireError) -> None:
+        """Stop at once with ``error``; nothing if the context has ended already."""
+        if self.context.terminal:
+            return
+        self.playback.cut()
+        event = self.context.fail(error)
+        await self._stop()
+        self._speech.observer.ended(self.context, event)
+        try:
+            await self._sink(event)
+        except LegClosed:
+            pass
+        self.ended.set()
+
     async def abort(self) -> None:
         """Stop without telling the client, who is gone."""
         if not self.context.terminal:

@@ -49,9 +49,12 @@ class Session(Generic[T]):
     def __contains__(self, context_id: object) -> bool:
         return context_id in self._open
 
-    def may_open(self, context_id: str) -> None:
-        """Raise Draining, BadRequest (id in use) or LimitExceeded when the context cannot be opened."""
-        if self.draining:
+    def may_open(self, context_id: str, *, finishing: bool = False) -> None:
+        """Raise Draining, BadRequest (id in use) or LimitExceeded when the context cannot be opened.
+
+        ``finishing``: it belongs to something that was begun before the drain, a call.
+        """
+        if self.draining and not finishing:
             raise Draining("the gateway is restarting and takes no new contexts", retry_after=1.0)
         if context_id in self._open or (not self._reuse and context_id in self._ended):
             raise BadRequest("this context id is in use", field="context_id")
@@ -60,9 +63,9 @@ class Session(Generic[T]):
                 f"at most {self.max_contexts} contexts may be open on one connection", retry_after=1.0
             )
 
-    def open(self, context_id: str, value: T) -> int:
-        """Add a context; returns its index, counted from 1 and never used twice."""
-        self.may_open(context_id)
+    def open(self, context_id: str, value: T, *, finishing: bool = False) -> int:
+        """Add a context as ``may_open`` allows; returns its index, counted from 1 and never used twice."""
+        self.may_open(context_id, finishing=finishing)
         self._ended.pop(context_id, None)
         self._open[context_id] = value
         self._indexes += 1

@@ -236,8 +236,10 @@ class NativeSession:
         if message.context in self.contexts:
             self.contexts.may_open(message.context)  # refused, and the one that has the id goes on
         try:
-            self.contexts.may_open(message.context)
             call = self._call(message.call) if message.call else None
+            # A call that was begun before the drain is talked to its end.
+            finishing = call is not None
+            self.contexts.may_open(message.context, finishing=finishing)
             context = NativeContext(message.context, self._format(message, call), call)
             options = self._options(message, context.format)
             context.runner = self._speaking.runner(
@@ -248,6 +250,7 @@ class NativeSession:
                 options=options,
                 sink=self._sink(context),
                 playback=call.turn() if call else None,
+                finishing=finishing,
             )
             if message.text:
                 context.runner.text(message.text)
@@ -256,7 +259,7 @@ class NativeSession:
                 context.runner.end()
         except VoxwireError as error:
             raise RefusedOpen.of(error) from None
-        context.index = self.contexts.open(context.id, context)
+        context.index = self.contexts.open(context.id, context, finishing=finishing)
         await self._send(
             m.Opened(
                 context.id,

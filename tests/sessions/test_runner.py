@@ -182,6 +182,24 @@ async def test_never_runs_further_ahead_than_allowed() -> None:
 
 
 @on_virtual
+async def test_a_context_that_is_failed_from_outside_ends_once_and_holds_nothing() -> None:
+    desk = Desk(run_ahead_s=1.0)
+    desk.runner.text("One two three four five six seven eight nine ten eleven twelve.")
+    await asyncio.sleep(1.03)
+    await desk.runner.fail(Busy("enough", retry_after=1.0))
+    count = len(desk.events)
+    event = desk.events[-1][1]
+    assert isinstance(event, Failed)
+    assert (event.error.code, event.error.retry_after) == ("busy", 1.0)
+    await desk.runner.fail(Busy("again"))
+    await asyncio.sleep(5)
+    assert len(desk.events) == count
+    assert desk.watch.log[-1] == "ended Failed"
+    assert (desk.gate.held, desk.engine.running) == (0, 0)
+    await desk.end()
+
+
+@on_virtual
 async def test_cancel_is_answered_at_once_and_nothing_follows() -> None:
     desk = Desk(run_ahead_s=1.0)
     desk.runner.text("One two three four five six seven eight nine ten eleven twelve.")

@@ -56,3 +56,4 @@ def test_unknown_and_draining() -> None:
     session.draining = True
     with pytest.raises(Draining):
         session.open("a", "x")
+    assert session.open("a", "of a call", finishing=True) == 1

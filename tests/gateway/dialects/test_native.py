@@ -440,10 +440,30 @@ async def test_what_does_not_finish_in_time_is_cut(gateway: Running) -> None:
         await client.send("open", "a", text=LONG)
         await client.audio("a", 0.5)
         began = virtual.clock()
+        await client.send("open", "idle")
         draining = asyncio.ensure_future(drain(gateway.services))
+        ends = [await client.until("error") for _ in range(2)]
+        assert {end["context"] for end in ends} == {"a", "idle"}
+        assert {(end["code"], end["terminal"], end["retry_after"]) for end in ends} == {
+            ("draining", True, 1.0)
+        }
         assert await client.close_code() == 1012
         assert await draining is False
         assert virtual.clock() - began < 3.5
+
+
+@on_gateway()
+async def test_a_context_that_paused_goes_on_during_a_drain(gateway: Running) -> None:
+    async with native_client(gateway) as client:
+        await client.send("open", "a", text="One two three.", flush=True)
+        await client.audio("a", 0.5)
+        draining = asyncio.ensure_future(drain(gateway.services))
+        await asyncio.sleep(10)
+        assert gateway.services.limits.active == 0  # played out, its slot given back
+        await client.send("text", "a", text=" Four five six.", end=True)
+        (turn,) = await client.ended("a")
+        assert turn.text == "One two three. Four five six."
+        assert await draining is True
 
 
 # Browser tokens
