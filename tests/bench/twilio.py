@@ -341,7 +341,7 @@ def stages() -> dict[str, tuple[float, float | None]]:
     protocol = Protocol()
     protocol.receive_text(START)
     payload = bytes(range(160))
-    three = payload * 3
+    five = payload * 5
 
     def serialise() -> None:
         json.dumps(
@@ -356,8 +356,8 @@ def stages() -> dict[str, tuple[float, float | None]]:
     return {
         f"resample and mu-law, batches of {GROUP}": (per_frame(ours_batch, GROUP), common),
         "resample and mu-law, one call": (per_frame(ours_single, 1), common),
-        "base64 and JSON, 60 ms messages": (
-            per_frame(lambda: protocol.media(three), 3),
+        "base64 and JSON, 100 ms messages": (
+            per_frame(lambda: protocol.media(five), 5),
             per_frame(serialise, 1),
         ),
     }
