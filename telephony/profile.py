@@ -103,8 +103,8 @@ class Profile:
         return pcm.silence(self.encoding, self.frame_samples)
 
 
-# Buffer depth undocumented; messages of any length (reference 1.1). 100 ms messages cost a third of 20 ms ones
-# (8), which is what lets one core carry a thousand calls; the lead never falls below 240 ms between two of them.
+# Buffer depth undocumented; messages of any length (reference 1.1). 100 ms messages cost a third of 20 ms
+# ones (8), which is what lets one core carry a thousand calls; between two the lead never falls below 240 ms.
 TWILIO = Profile(
     name="twilio",
     message_frames=5,
