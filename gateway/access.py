@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from aiohttp import hdrs, web
 
+from gateway.body import read_body
 from gateway.security import authenticate
 from gateway.services import Services, services_of
 from gateway.settings import origin as web_origin
@@ -103,9 +104,7 @@ async def token(request: web.Request) -> web.Response:
 
 
 async def _asked(request: web.Request) -> TokenRequest:
-    if (request.content_length or 0) > MAX_TOKEN_BODY:
-        raise BadRequest("this request is too long")
-    body = await request.read()
+    body = await read_body(request, MAX_TOKEN_BODY)
     if not body:
         return TokenRequest()
     try:

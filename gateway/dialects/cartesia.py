@@ -18,6 +18,7 @@ from dataclasses import replace
 from aiohttp import WSCloseCode, hdrs, web
 
 from gateway.app import request_id
+from gateway.body import read_body
 from gateway.security import authenticate
 from gateway.services import Services, services_of
 from gateway.sockets import SEND_DEADLINE_S, Socket, accept
@@ -322,7 +323,7 @@ async def _write(request: web.Request, response: web.StreamResponse, data: bytes
 async def _body(request: web.Request) -> tuple[Principal, wire.Request]:
     # Nobody's body is parsed before they are known.
     principal = await authenticate(request)
-    return principal, wire.parse(await request.read())
+    return principal, wire.parse(await read_body(request))
 
 
 async def tts_bytes(request: web.Request) -> web.StreamResponse:
