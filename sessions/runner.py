@@ -305,7 +305,9 @@ class ContextRunner:
         if self._admitted:
             waits.append(max(self.playback.lead() + IDLE_RELEASE_S, IDLE_RELEASE_S - quiet))
         try:
-            await asyncio.wait_for(self._wake.wait(), max(0.001, min(waits)))
+            # Not wait_for: before Python 3.12 it loses a cancellation that comes in the moment it is woken.
+            async with asyncio.timeout(max(0.001, min(waits))):
+                await self._wake.wait()
             return
         except TimeoutError:
             pass

@@ -225,6 +225,23 @@ async def test_cancel_is_answered_at_once_and_nothing_follows() -> None:
 
 
 @on_virtual
+async def test_cancel_in_the_moment_that_text_comes_is_not_lost() -> None:
+    for turns in range(6):
+        desk = Desk()
+        for _ in range(10):
+            await asyncio.sleep(0)  # it waits for text
+        desk.runner.text("Hello there.")
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(0.5):
+            event = await desk.runner.cancel()
+        assert event is not None
+        assert desk.runner._task is not None
+        assert desk.runner._task.cancelled()
+        await desk.end()
+
+
+@on_virtual
 async def test_fifty_rapid_interruptions_leave_nothing_behind() -> None:
     engine = ToneEngine(work_s=0.01)
     for i in range(50):
