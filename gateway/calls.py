@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -291,6 +291,15 @@ def _converter(source: AudioFormat, wanted: AudioFormat) -> Callable[[bytes], by
     return convert
 
 
+def why_none(agents: Sequence[Agent], wanted: str) -> str:
+    """Why no agent took a call: what an operator must look at first."""
+    if not agents:
+        return "no agent is connected"
+    if wanted and all(agent.agent_name != wanted for agent in agents):
+        return "no agent has the name that the call asks for"
+    return "all agents are busy"
+
+
 class CallHub:
     """Brings calls and agents of one gateway together."""
 
@@ -347,7 +356,10 @@ class CallHub:
                         return True
                     await self._changed.wait()
         except TimeoutError:
-            log.warning("no agent for a call", extra={"call": call.id, "tenant": call.tenant})
+            reason = why_none(self._agents.get(call.tenant, []), wanted)
+            log.warning(
+                "no agent for a call", extra={"call": call.id, "tenant": call.tenant, "reason": reason}
+            )
             return False
 
     async def end(self, call: Call) -> None:

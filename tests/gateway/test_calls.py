@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from twilio.request_validator import RequestValidator  # type: ignore[import-untyped]
 
-from gateway.calls import AGENT_WAIT_S, LAST_WORDS_S, Call
+from gateway.calls import AGENT_WAIT_S, LAST_WORDS_S, Call, why_none
 from gateway.settings import TwilioAccount
 from sessions.events import AudioFormat
 from telephony.dsp.pcm import decode, encode
@@ -122,6 +122,13 @@ async def test_a_call_may_ask_for_an_agent_by_name(gateway: Running) -> None:
         assert await hub.find_agent(call)
         assert call.agent is support
         assert (call.caller, call.called) == ("+1555", "")
+
+
+def test_the_log_says_why_nobody_took_a_call() -> None:
+    assert why_none([], "greeter") == "no agent is connected"
+    assert why_none([Desk("other")], "greeter") == "no agent has the name that the call asks for"
+    assert why_none([Desk("other"), Desk("greeter", free=0)], "greeter") == "all agents are busy"
+    assert why_none([Desk(free=0)], "") == "all agents are busy"
 
 
 @on_gateway()

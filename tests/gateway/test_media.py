@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import aiohttp
 import pytest
@@ -74,8 +75,14 @@ def speech_s(heard: bytes) -> float:
     return sum(rms_dbfs(decode(f, "mulaw")) > -45 for f in frames) * 0.02
 
 
+def twiml() -> dict[str, str]:
+    """The parameters of the TwiML that we ship: it must reach the README's agent."""
+    found = ElementTree.parse(ROOT / "deploy" / "twiml.xml").iter("Parameter")
+    return {parameter.attrib["name"]: parameter.attrib["value"] for parameter in found}
+
+
 async def test_a_call_is_greeted_and_its_digits_spoken_back(gateway: GatewayProcess, agent: Agent) -> None:
-    async with call(gateway, name="Ada") as peer:
+    async with call(gateway, **twiml(), name="Ada") as peer:
         await peer.wait(lambda core: speech_s(bytes(core.heard)) > 1.4, 15)
         greeting = len(peer.core.heard)
         await peer.press("407")
