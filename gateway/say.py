@@ -243,6 +243,8 @@ def unreachable(url: str, error: Exception) -> str:
     """Why nothing could be asked at ``url``, in plain words."""
     if not url.startswith(("http://", "https://")):
         return f"{url} is not a gateway's address: it begins with http:// or https://"
+    if isinstance(error, (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)):
+        return f"the certificate of {url} is not trusted, or not for this name (see SSL_CERT_FILE)"
     return f"no gateway can be reached at {url} ({type(error).__name__})"
 
 

@@ -114,13 +114,15 @@ class Server:
         self._stop.set()
 
     async def run(self, announce: Callable[[str], None]) -> int:
-        """Serve until told to stop; returns the exit status. ``announce`` gets the one line for people."""
+        """Serve until told to stop; returns the exit status. ``announce`` gets the lines for people."""
         await self.start()
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
             loop.add_signal_handler(number, self._on_signal, number)
         try:
             announce(f"Voxwire ready at {self.urls[0]}")
+            for url in self.urls[1:]:
+                announce(f"and at {url}")
             await self._stop.wait()
             assert self._app is not None
             from gateway.app import drain

@@ -311,7 +311,8 @@ gateway.addEventListener("status", ({ detail }) => {
   $("status-text").textContent = words[now];
   $("lock").hidden = now !== "locked";
   if (now === "locked") {
-    $("lock-note").textContent = gateway.key ? reason : "It is kept in this tab only, until you close it.";
+    const note = gateway.key ? explain({ message: reason }).text : "It is kept in this tab only, until you close it.";
+    $("lock-note").textContent = note;
     $("key").focus();
   }
 });

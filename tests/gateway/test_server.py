@@ -22,6 +22,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from gateway.say import FORMATS, GatewayError, pieces, say
 from gateway.server import Server, tls_context, url_of
 from gateway.settings import Settings
 from tts_core.errors import SettingsError
@@ -69,6 +70,13 @@ async def serve(folder: Path, *, wait: bool = True, **environ: str) -> AsyncIter
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+class Deaf:
+    """A sink for nothing."""
+
+    async def write(self, data: bytes) -> None:
+        raise AssertionError("no sound was expected")
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
@@ -166,6 +174,10 @@ async def test_the_tls_port_serves_the_same(tmp_path: Path) -> None:
         async with websockets.connect(f"wss://localhost:{port}/v1/stream?api_key=any", ssl=trust) as client:
             await client.send(json.dumps({"type": "hello", "version": 1}))
             assert json.loads(await asyncio.wait_for(client.recv(), 30))["type"] == "hello"
+        assert server.process.stdout is not None
+        assert await server.process.stdout.readline() == f"and at https://127.0.0.1:{port}\n".encode()
+        with pytest.raises(GatewayError, match="certificate of https://localhost"):
+            await say(f"https://localhost:{port}", "any", pieces("Hi."), Deaf(), FORMATS["pcm-8000"])
         async with aiohttp.ClientSession() as http:
             async with http.get(f"https://localhost:{port}/readyz", ssl=trust) as response:
                 assert response.status == 200

@@ -437,6 +437,7 @@ async def test_a_gateway_with_keys_asks_for_one(serve: Serve, visit: Visit) -> N
     await visitor.page.fill("#key", "wrong-horse-battery-staple")
     await visitor.page.press("#key", "Enter")
     await visitor.until("!/kept in this tab/.test(document.getElementById('lock-note').textContent)")
+    assert await visitor.page.inner_text("#lock-note") == "The API key is missing, wrong or revoked."
     await visitor.page.fill("#key", key)
     await visitor.page.click("#lock button")
     await visitor.until("now.connection === 'ready'")
