@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 SEND_DEADLINE_S = 10.0
 """A peer that takes nothing for this long is gone; run-ahead is bounded by a clock long before (S8, R5)."""
 CLOSE_DEADLINE_S = 2.0
-FAIR = 4
-"""Messages of one socket that are acted on before others get their turn on the loop."""
 AT_ONCE_S = 0.0001
 """A message that took no longer was there already: asking for it did not let others run."""
 
@@ -94,7 +92,7 @@ class Socket:
         A peer that sends more than ``messages_per_s`` is read that slowly, and then waits by TCP: one socket
         may carry many calls, and a burst after a stall of the network is no reason to end them.
         """
-        clock, at_once = self._services.clock, 0
+        clock = self._services.clock
         while True:
             asked = clock()
             try:
@@ -105,9 +103,7 @@ class Socket:
             if message.type is WSMsgType.TEXT or message.type is WSMsgType.BINARY:
                 self._received.inc(len(message.data))
                 wait = self._bucket.take()
-                at_once = at_once + 1 if clock() - asked < AT_ONCE_S else 0
-                if wait > 0 or at_once >= FAIR:
-                    at_once = 0
+                if wait > 0 or clock() - asked < AT_ONCE_S:
                     await asyncio.sleep(wait)
                 yield message.data
             elif message.type not in {WSMsgType.PING, WSMsgType.PONG}:

@@ -79,15 +79,21 @@ class Speaking:
         sink: Sink,
         playback: Playback | None = None,
         finishing: bool = False,
+        has_text: bool = False,
     ) -> ContextRunner:
         """A runner for a new context; the caller starts it.
 
         ``allowance`` is shared by all contexts of one session; ``finishing`` as in ``Session.may_open``.
-        Raises Draining when the gateway takes no new work, and BadRequest for a bad id.
+        ``has_text``: it is to speak at once, so that it is refused here where there is no room; a refusal
+        must cost next to nothing, or a flood of them would hold up those who were let in.
+
+        Raises Draining when the gateway takes no new work, Busy, and BadRequest for a bad id.
         """
         services = self._services
         if not finishing:
             services.refuse_if_draining()
+        if has_text:
+            services.scheduler.check()
         context = Context(context_id, options, services.clock)
         if playback is None:
             playback = PlaybackClock(options.format.rate, services.clock)

@@ -169,7 +169,7 @@ class Scheduler:
         engine: Engine,
         clock: Callable[[], float] = time.monotonic,
         max_streams: int | None = None,
-        max_wait_s: float = 1.5,
+        max_wait_s: float = 1.0,
         headroom: float = 2.0,
         *,
         per_stream: int = 2,
@@ -254,6 +254,16 @@ class Scheduler:
 
     # -- admission ------------------------------------------------------------------------------------
 
+    def check(self) -> None:
+        """Raise as ``admit`` would now, and admit nobody: for work that is cheaper to refuse early."""
+        if self._draining or self._closed:
+            self._refused += 1
+            raise Draining("the gateway is shutting down")
+        retry_after = self._why_not()
+        if retry_after is not None:
+            self._refused += 1
+            raise Busy("no room for one more stream now", retry_after=retry_after)
+
     def admit(self, stream_id: str) -> None:
         """Promise continuity to one more stream; a stream already admitted is left as it is.
 
@@ -264,13 +274,7 @@ class Scheduler:
         """
         if stream_id in self._streams:
             return
-        if self._draining or self._closed:
-            self._refused += 1
-            raise Draining("the gateway is shutting down")
-        retry_after = self._why_not()
-        if retry_after is not None:
-            self._refused += 1
-            raise Busy("no room for one more stream now", retry_after=retry_after)
+        self.check()
         self._admitted += 1
         self._streams[stream_id] = StreamStats(admitted_at=self._clock())
 

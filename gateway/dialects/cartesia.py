@@ -194,6 +194,7 @@ class Connection:
             context_id=context_id,
             options=options,
             sink=sink,
+            has_text=True,
         )
         context.last_sent = self._services.clock()
         self._say(context, request)  # before it is open: a text that is refused opens nothing
@@ -289,6 +290,7 @@ async def _spoken(
         context_id=body.context_id or request_id(request) or "http",
         options=options,
         sink=queue.put,
+        has_text=True,
     )
     runner.text(body.transcript)
     runner.end()

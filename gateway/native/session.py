@@ -251,6 +251,7 @@ class NativeSession:
                 sink=self._sink(context),
                 playback=call.turn() if call else None,
                 finishing=finishing,
+                has_text=bool(message.text),
             )
             if message.text:
                 context.runner.text(message.text)

@@ -383,7 +383,7 @@ async def test_a_full_gateway_says_busy_at_once_with_a_hint(gateway: Running) ->
             assert (error["code"], error["terminal"]) == ("busy", True)
             assert 0 < error["retry_after"] <= 5
             assert virtual.clock() - began < 0.05  # nothing was waited for
-            assert client.transcript.turns[f"c{i}"].frames == []
+            assert f"c{i}" not in client.transcript.turns  # it was never opened
     assert statistics.median(took) < 0.05
     assert gateway.services.in_flight.count == 0
 
@@ -468,6 +468,20 @@ async def test_an_idle_context_ends_with_an_error(gateway: Running) -> None:
         (turn,) = await client.ended("a")
         assert turn.end is not None
         assert (turn.end["code"], turn.end["terminal"]) == ("context_idle", True)
+
+
+@on_gateway(lambda: ToneEngine(xrt=0.5))
+async def test_overload_is_refused_before_a_context_is_opened(gateway: Running) -> None:
+    async with native_client(gateway) as client:
+        await client.send("open", "a", text="One.", end=True)
+        error = await client.until("error", "a")
+        assert (error["code"], error["terminal"]) == ("busy", True)
+        assert error["retry_after"] > 0
+        await client.send("open", "b")  # has nothing to say yet, so there may be room when it has
+        await client.until("opened", "b")
+        await client.send("text", "b", text="Two.", flush=True)
+        assert (await client.until("error", "b"))["code"] == "busy"
+    assert gateway.idle
 
 
 @on_gateway(voice_aliases={"ada": "other"})
