@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from gateway import logs
-from tts_core.errors import Busy, LegClosed
+from tts_core.errors import BadRequest, Busy, LegClosed
 
 if TYPE_CHECKING:
     from gateway.services import Services
@@ -134,8 +134,8 @@ async def accept(
 ) -> AsyncIterator[Socket]:
     """Upgrade an *already authenticated* request and hold the socket's place for the block.
 
-    Raises Draining or Busy before the upgrade. On leaving, the socket is closed and forgotten, whatever
-    happened inside.
+    Raises Draining, Busy, or BadRequest for what is no upgrade, before the upgrade. On leaving, the socket is
+    closed and forgotten, whatever happened inside.
     """
     services.refuse_if_draining()
     settings = services.settings
@@ -149,6 +149,8 @@ async def accept(
         protocols=protocols,
         max_msg_size=settings.max_message_bytes,
     )
+    if not ws.can_prepare(request):
+        raise BadRequest("a WebSocket is spoken here: connect to this address with ws:// or wss://")
     socket = Socket(services, request, ws, dialect, principal)
     services.sockets.add(socket)
     sessions = services.metrics.sessions.labels(dialect)

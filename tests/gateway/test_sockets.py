@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import websockets
 from aiohttp import WSMessage, WSMsgType, web
@@ -156,6 +157,14 @@ async def test_more_sockets_than_allowed_are_refused_before_the_upgrade(tmp_path
                 pass
         assert caught.value.response.status_code == 429
         assert caught.value.response.headers["Retry-After"] == "1"
+
+
+async def test_a_request_that_is_no_upgrade_is_told_what_to_do(tmp_path: Path) -> None:
+    async with running(tmp_path) as echo, aiohttp.ClientSession() as http:
+        async with http.get(f"http://127.0.0.1:{echo.port}/echo?api_key=any") as response:
+            assert response.status == 400
+            assert "wss://" in (await response.json())["error"]["message"]
+        assert not echo.services.sockets
 
 
 async def test_a_failing_handler_tells_nothing_and_frees_its_place(tmp_path: Path) -> None:
