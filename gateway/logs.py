@@ -38,7 +38,7 @@ FIELDS = frozenset(
     }
 )  # fmt: skip
 OURS = ("gateway", "sessions", "tts_core", "telephony", "voxwire")
-_LONGEST = 120
+_LONGEST = 200
 _bound: ContextVar[dict[str, object]] = ContextVar("voxwire_log_fields", default={})  # noqa: B039 - never mutated
 
 

@@ -114,7 +114,7 @@ async def _serve(services: Services, account: TwilioAccount, socket: Socket) -> 
                     await services.calls.end(call)
                     log.info("call ended", extra={"reason": call.reason})
     except PeerViolation as error:
-        log.error("call refused: %s", error.message)
+        log.error("call refused", extra={"reason": error.message})
     except LegError:
         pass
 

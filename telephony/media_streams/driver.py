@@ -329,7 +329,7 @@ class MediaStreamLeg:
                     break
         except PeerViolation as violation:
             error = violation
-            logger.error("media stream refused: %s", violation.message)
+            logger.error("media stream refused", extra={"reason": violation.message})
         except LegError as closed:
             error = closed
         finally:
@@ -347,7 +347,7 @@ class MediaStreamLeg:
         elif isinstance(event, Started):
             self._begin(event)
         elif isinstance(event, Warned):
-            logger.warning("media stream: %s (%s)", event.detail, event.kind)
+            logger.warning("media stream: odd message", extra={"reason": f"{event.kind}: {event.detail}"})
         elif isinstance(event, Stopped):
             logger.debug("media stream stopped by the peer")
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import ast
 import asyncio
 import io
 import json
 import logging
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from gateway.logs import FIELDS, Formatter, bound, safe, setup
 
 CANARY = "canary-4f1c"
+ROOT = Path(__file__).parents[2]
 
 
 def record(name: str, message: object, *args: object, **extra: object) -> logging.LogRecord:
@@ -33,6 +36,35 @@ def test_a_record_of_ours_has_its_event_and_its_listed_fields() -> None:
     assert (line["context"], line["audio_s"]) == ("c1", 1.5)
     assert "text" not in line
     assert "api_key" not in line
+
+
+def test_nobody_logs_arguments_that_would_not_be_written() -> None:
+    """What is interpolated into a message never reaches the log, so it must be a field."""
+    wrong = []
+    for package in ("gateway", "sessions", "tts_core", "telephony"):
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Attribute)
+                    and node.func.attr in {"debug", "info", "warning", "error", "exception", "critical"}
+                    and isinstance(node.func.value, ast.Name)
+                    and node.func.value.id.strip("_") in {"log", "logger", "logging"}
+                    and (len(node.args) != 1 or not isinstance(node.args[0], ast.Constant))
+                ):
+                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert wrong == []
+
+
+def test_every_field_that_is_logged_is_on_the_list() -> None:
+    wrong = []
+    for package in ("gateway", "sessions", "tts_core", "telephony"):
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.keyword) and node.arg == "extra" and isinstance(node.value, ast.Dict):
+                    names = {str(key.value) for key in node.value.keys if isinstance(key, ast.Constant)}
+                    wrong += [(path.name, name) for name in sorted(names - FIELDS)]
+    assert wrong == []
 
 
 def test_text_only_when_asked() -> None:

@@ -327,7 +327,7 @@ class EmbeddedEngine:
                 return
             except EngineError as error:
                 seat.deaths += 1
-                log.error("worker did not start again: %s", error.message)
+                log.error("worker did not start again", extra={"reason": error.message})
                 if seat.deaths >= GIVE_UP and not any(s.ready for s in self._seats):
                     self._fail_waiting(EngineCrashed("the built-in voice cannot be started"))
 
