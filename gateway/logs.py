@@ -30,7 +30,8 @@ FIELDS = frozenset(
         "provider", "call", "voice",
         # what
         "reason", "code", "status", "method", "route", "outcome", "signal", "state", "engine",
-        "revision", "origin_ok", "format", "version", "setting", "did_you_mean", "worker", "peer",
+        "revision", "origin_ok", "format", "version", "setting", "did_you_mean", "worker", "pid",
+        "peer",
         # how much
         "ms", "seconds", "audio_s", "first_audio_ms", "queue_ms", "rtf", "underruns", "characters",
         "segments", "bytes", "samples", "count", "contexts", "sockets", "lag_ms", "port", "workers",
