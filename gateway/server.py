@@ -8,7 +8,6 @@ second one ends at once.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
@@ -144,10 +143,10 @@ class Server:
 
     async def close(self) -> None:
         """Let go of listeners, sockets and engine. Idempotent."""
-        if self._warm is not None and not self._warm.done():
+        if self._warm is not None:
+            # Its failure is that of the start, which is told already, or comes of what is being closed.
             self._warm.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._warm
+            await asyncio.gather(self._warm, return_exceptions=True)
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -202,6 +202,7 @@ async def test_an_open_bind_without_a_key_does_not_start(tmp_path: Path) -> None
         status, err = await server.ended()
     assert status == 1
     assert "no API key is set" in err
+    assert err.count("\n") == 1  # one line, and nothing of what was begun and undone
     assert "Traceback" not in err
 
 
