@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from twilio.request_validator import RequestValidator  # type: ignore[import-untyped]
 
+from gateway.app import drain
 from gateway.calls import AGENT_WAIT_S, LAST_WORDS_S, Call, why_none
 from gateway.settings import TwilioAccount
 from sessions.events import AudioFormat
@@ -411,6 +412,23 @@ async def test_a_call_outlives_a_dropped_agent_for_the_time_of_a_resume(gateway:
         await asyncio.sleep(11)  # nobody came back: the caller is not left in silence
         assert peer.leg.closed
         assert not gateway.services.native_sessions
+
+
+@on_gateway(drain_s=20)
+async def test_a_call_is_talked_on_during_a_drain_and_ended_at_its_deadline(gateway: Running) -> None:
+    services = gateway.services
+    async with served(gateway) as (peer, _, client, call_id):
+        with services.in_flight.one():  # as its media route has it
+            draining = asyncio.ensure_future(drain(services))
+            await client.until("draining")
+            await client.send("open", "bye", call=call_id, text="We restart. Goodbye.", end=True)
+            assert (await client.until("done", "bye"))["context"] == "bye"
+            assert speech_s(peer.core.heard) > 0.3
+            await client.send("open", "other", text="Not to the call.")
+            assert (await client.until("error", "other"))["code"] == "draining"
+            assert (await client.until("call.ended"))["reason"] == "draining"
+            assert await client.close_code() == 1012
+            assert await draining is False
 
 
 @on_gateway()
