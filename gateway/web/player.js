@@ -1,7 +1,7 @@
 // Plays one stream of speech after another and knows what is heard now: the position behind the output's latency,
 // not the one at which samples arrive or are rendered.
 
-const FIRST_RESERVE_S = 0.06;
+const FIRST_RESERVE_S = 0.08;
 const LARGEST_RESERVE_S = 0.6;
 const CALM_S = 5; // a stream that played this long without a gap lets the reserve shrink again
 const PIECES = 400;

@@ -121,7 +121,7 @@ async def test_the_built_in_voice_is_heard_as_it_is_made(serve: Serve, visit: Vi
     assert figures["gaps"] == "0"
     assert re.fullmatch(r"\d\.\d s", figures["lead"])
     assert float(figures["engine"]) == pytest.approx(done["stats"]["rtf"], abs=0.006)
-    assert figures["reserve"] == "60 ms"
+    assert figures["reserve"] == "80 ms"
     assert re.fullmatch(r"\d+ kB", figures["received"])
     assert await painted(visitor) > 1000
     assert "Spoken in full" in await visitor.page.inner_text("#outcome")
