@@ -280,8 +280,8 @@ class SpokenPhrases:
 
     async def put(self, request: SpeechRequest, chunks: tuple[SpeechChunk, ...]) -> None:
         """Keep what an engine made, if it made it to the end. Never raises."""
-        if not chunks or not chunks[-1].last:
-            return
+        if not chunks or not chunks[-1].last or 2 * sum(len(c.pcm) for c in chunks) > MAX_PHRASE_BYTES:
+            return  # a minute of speech is not converted on the event loop only to be refused
         pcm = np.concatenate([c.pcm for c in chunks])
         whole = np.clip(np.rint(pcm * 32768.0), -32768, 32767).astype(np.int16)
         words = tuple(w for c in chunks for w in c.words)

@@ -251,3 +251,16 @@ async def test_in_the_terms_of_an_engine(store: Store) -> None:
     newer = cache.of(CALLER, replace(INFO, revision="r2"))
     assert newer is not None
     assert await newer.get(_request()) is None
+
+
+async def test_speech_that_is_too_long_to_keep_is_not_even_converted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phrases = PhraseCache(store, SECRET).of(CALLER, INFO)
+    assert phrases is not None
+    touched: list[int] = []
+    monkeypatch.setattr(np, "concatenate", lambda parts: touched.append(len(parts)))
+    half = np.zeros(MAX_PHRASE_BYTES // 4 + 1, np.float32)
+    await phrases.put(_request(), (SpeechChunk(half, 0), SpeechChunk(half, len(half), last=True)))
+    assert touched == []
+    assert await phrases.get(_request()) is None
