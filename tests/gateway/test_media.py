@@ -160,7 +160,7 @@ async def test_an_agent_of_our_own_hears_the_caller_and_learns_what_was_heard(
                 await peer.wait(partial(cleared, cuts + 1), 5)
                 cuts += 1
                 heard_s = (len(peer.core.heard) - base) / 8000
-                # Cut between our cancel and the peer's reading of the clear, a few milliseconds apart.
+                # Cut between our cancel and the peer's reading of the clear, milliseconds apart.
                 hop_s = peer.core.clears[-1] - asked
                 got = len(event["heard"]["text"].split())
                 assert (
