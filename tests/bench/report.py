@@ -117,9 +117,12 @@ class Report:
 
 
 def markdown(results: Iterable[Mapping[str, Any]], machine: str) -> str:
-    """Return the README's table for the parsed last lines of several benches."""
+    """Return the README's table for the parsed last lines of several benches.
+
+    A figure is in it if it has a goal or a peer beside it; the commands print the others.
+    """
     lines = [
-        f"Measured on {machine}, ours and the peers' in the same run.",
+        f"Measured on {machine}, ours and the peers' in the same run; each command prints more.",
         "",
         "| command | figure | Voxwire | goal | peers |",
         "|---|---|---|---|---|",
@@ -135,6 +138,8 @@ def markdown(results: Iterable[Mapping[str, Any]], machine: str) -> str:
         ]
         for name, value, unit, peers in rows:
             goal = goals.get(name)
+            if goal is None and not any(theirs is not None for theirs in peers.values()):
+                continue
             aim = "" if goal is None else goal["goal"] + ("" if goal["ok"] else " (missed)")
             others = "; ".join(
                 f"{peer} {number(theirs)}" for peer, theirs in peers.items() if theirs is not None
