@@ -15,6 +15,8 @@ import pytest
 from deploy import envs
 from tests.envs import ensure
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_MB = 350
 PROJECT = """

@@ -21,6 +21,8 @@ from telephony.dsp.pcm import decode
 from tests.peers.process import ROOT, GatewayProcess
 from tests.peers.twilio import TwilioPeer, TwilioPeerCore
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "twilio-token-0123456789abcdef"
 ORIGIN = "https://voice.example.com"
 PUBLIC = "wss://voice.example.com/media/twilio"

@@ -17,7 +17,7 @@ from tests.gateway.web.conftest import Serve, Served, Visit, Visitor
 from tests.tone import ToneEngine
 from tts_core.embedded import EmbeddedEngine
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
 ARTIFACTS = Path(__file__).resolve().parents[3] / "artifacts"
 TEXT = (
