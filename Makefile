@@ -3,31 +3,43 @@
 #
 # VOXWIRE_CACHE  where the shared environments live (default ~/.cache/voxwire)
 # PYTHON         interpreter to build them with (default: the first of python3, python3.11, ... that is new enough)
-# ARGS           further arguments for voxwire serve, pytest or the benches
+# ARGS           further arguments for voxwire serve, pytest (options, not files) or the benches
+#
+# There are two environments in a checkout: .venv, and .venv-gepard with the model's stack (torch, vLLM on the CPU). The
+# second is for CPython 3.11 on x86-64 Linux, where pip can find PyTorch's CPU builds.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help run setup setup-test test test-fast lint format cover bench size lock clean
+.PHONY: help run run-gepard make-tiny setup setup-test test test-fast lint format cover bench size lock clean
 
 # $(call python,ARGUMENTS): run the first interpreter that is new enough. Looked for only when something must be built.
 python = { for p in $(PYTHON) python3 python3.11 python3.12 python3.13 python3.14; do \
     if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then exec $$p $(1); fi; \
   done; echo "error: Voxwire needs Python 3.11 or newer; set PYTHON to one" >&2; exit 1; }
 
-MARK := .venv/voxwire-env
 PROGRAMS := redis-server chromium ffmpeg systemd-analyze:systemd
-CLIENTS := pipecat livekit sdk asr
+CLIENTS := nemo pipecat livekit sdk asr
 PEERS := pipecat piper wyoming
 
-# $(call link,base|test): the stamp holds while nothing that .venv was made from is newer, it was made in this folder,
-# and the environment it points to is still there.
-link = @{ mapfile -t was <$(MARK); } 2>/dev/null \
+# These run in .venv-gepard and are left out of the run in .venv (tests/conftest.py); a missing torch fails them.
+MODEL_TESTS := tests/tts_core/gepard tests/tts_core/nanocodec tests/gepard_path
+
+# $(call link,base|test|gepard): the stamp holds while nothing that .venv (.venv-gepard) was made from is newer, it was
+# made in this folder, and the environment it points to is still there; the touch says that this one is in use.
+mark = $(if $(filter gepard,$(1)),.venv-gepard,.venv)/voxwire-env
+link = @{ mapfile -t was <$(mark); } 2>/dev/null \
   && [[ " $(1) test " == *" $${was[0]} "* && -x $${was[1]}/bin/python && $${was[2]} == "$(CURDIR)" \
-    && ! pyproject.toml -nt $(MARK) && ! deploy/envs.py -nt $(MARK) \
-    && ! deploy/requirements/$${was[0]}.txt -nt $(MARK) ]] \
+    && ! pyproject.toml -nt $(mark) && ! deploy/envs.py -nt $(mark) \
+    && ! deploy/requirements/$${was[0]}.txt -nt $(mark) ]] && { touch -c "$${was[1]}" 2>/dev/null || :; } \
   || $(call python,deploy/envs.py link $(1))
+
+# $(call tests,OPTIONS): both runs, whatever the first one says.
+tests = @status=0; \
+  .venv/bin/python -m pytest $(1) $(ARGS) || status=1; \
+  .venv-gepard/bin/python -m pytest $(1) $(MODEL_TESTS) $(ARGS) || status=1; \
+  exit $$status
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,19 +48,30 @@ run: ## set up what is missing and start the gateway (VOXWIRE_PORT, default 8080
 	$(call link,base)
 	@exec .venv/bin/voxwire serve $(ARGS)
 
+run-gepard: ## start the gateway with a GEPARD model (CHECKPOINT=folder or id, CODEC=file of NanoCodec)
+	@$(if $(CHECKPOINT),:,echo "usage: make run-gepard CHECKPOINT=DIR [CODEC=FILE] (make make-tiny writes one)" >&2; exit 2)
+	$(call link,gepard)
+	@exec env VOXWIRE_ENGINE=gepard VOXWIRE_GEPARD_CHECKPOINT="$(CHECKPOINT)" \
+	  $(if $(CODEC),VOXWIRE_GEPARD_CODEC="$(CODEC)") .venv-gepard/bin/voxwire serve $(ARGS)
+
+make-tiny: ## write a small random model to try run-gepard with: noise, but the whole path
+	$(call link,gepard)
+	@.venv-gepard/bin/voxwire models make-tiny artifacts/gepard-tiny $(ARGS)
+
 setup: ## set up the gateway without starting it
 	$(call link,base)
 
 setup-test: ## set up everything the tests need, the Debian packages too
 	$(call link,test)
 	@deploy/debian-packages $(PROGRAMS)
-	@.venv/bin/python -m tests.envs $(CLIENTS) >/dev/null
+	@.venv/bin/python -m tests.envs gepard $(CLIENTS) >/dev/null
+	$(call link,gepard)
 
 test: setup-test ## run every test
-	.venv/bin/python -m pytest -v --durations=10 $(ARGS)
+	$(call tests,-v --durations=10)
 
 test-fast: setup-test ## run the tests that take seconds (under 5 minutes in all)
-	.venv/bin/python -m pytest -m "not slow" $(ARGS)
+	$(call tests,-m "not slow")
 
 lint: ## style, types (strict) and the directions of imports
 	$(call link,test)
@@ -79,4 +102,4 @@ lock: ## write deploy/requirements/*.txt anew (ARGS=--upgrade moves the pins)
 clean: ## remove what was made in this checkout; the shared environments stay
 	rm -rf artifacts build dist .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache *.egg-info
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
-	if [ -f $(MARK) ]; then rm -rf .venv; fi
+	for made in .venv .venv-gepard; do if [ -f $$made/voxwire-env ]; then rm -rf $$made; fi; done

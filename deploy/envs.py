@@ -4,16 +4,18 @@ Standard library only: this runs before anything is installed.
 
     python deploy/envs.py ensure NAME...   build what is missing, print each interpreter's path
     python deploy/envs.py link base|test   point this checkout's .venv at that environment
+    python deploy/envs.py link gepard      the same for .venv-gepard, with the model's stack
     python deploy/envs.py size NAME        build when missing, print what it takes on disk
 
 An environment is the exact content of ``deploy/requirements/NAME.txt`` (a complete lock with hashes). It
 lives in ``$VOXWIRE_CACHE/envs/NAME-HASH`` (default ``~/.cache/voxwire``), where HASH covers the pins and the
 interpreter, so a changed lock is a new folder and an old checkout keeps its own. It is built in a temporary
-folder beside it and renamed when complete; a lock file keeps two builders from doing the same work.
+folder beside it and renamed when complete; a lock file keeps two builders from doing the same work. A build
+removes those of its name that no checkout is linked to and nobody asked for in a month.
 
-``.venv`` is thin: an empty virtual environment whose one ``.pth`` file names the shared packages and this
-checkout. The project is installed editable in it (metadata, entry points and scripts), without the network
-and in well under a second.
+``.venv`` and ``.venv-gepard`` are thin: an empty virtual environment whose one ``.pth`` file names the shared
+packages and this checkout. The project is installed editable in it (metadata, entry points and scripts),
+without the network and in well under a second.
 """
 
 from __future__ import annotations
@@ -36,11 +38,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "deploy" / "requirements"
-BUILD_DEADLINE_S = 900.0
+BUILD_DEADLINE_S = 1800.0
 """How long one build, waiting for another builder included, may take before it counts as failed."""
+UNUSED_S = 30 * 86400.0
+"""An environment of another lock is removed when it was not asked for in so many seconds."""
+TARGETS = {"base": ".venv", "test": ".venv", "gepard": ".venv-gepard"}
+"""What can be linked, and the folder of the checkout that it then is."""
 
 _MARK = "voxwire-env"
 """File in a ``.venv`` of ours: what it was made from (environment, its folder, this checkout, digest)."""
+_LINKS = "voxwire-links"
+"""File in a shared environment: each ``.venv`` that was pointed at it, one a line."""
 
 
 class EnvError(RuntimeError):
@@ -80,12 +88,35 @@ def ensure(name: str, *, deadline_s: float = BUILD_DEADLINE_S) -> Path:
     home = env_path(name)
     python = home / "bin" / "python"
     if os.access(python, os.X_OK):
+        with contextlib.suppress(OSError):  # of another user
+            os.utime(home)
         return python
     give_up = time.monotonic() + deadline_s
     with _exclusive(home.parent / f"{home.name}.lock", give_up):
         if not os.access(python, os.X_OK):
             _build(name, home, give_up)
+            _prune(name, home)
     return python
+
+
+def _prune(name: str, keep: Path) -> None:
+    """Remove the environments of other locks of ``name`` that nobody uses (``UNUSED_S``) or is linked to."""
+    for home in keep.parent.glob(f"{name}-{'[0-9a-f]' * 16}"):
+        if home == keep or time.time() - home.stat().st_mtime < UNUSED_S or _is_linked(name, home):
+            continue
+        with contextlib.suppress(EnvError), _exclusive(keep.parent / f"{home.name}.lock", 0.0):
+            aside = keep.parent / f".{home.name}-unused"  # at once out of everyone's sight
+            home.rename(aside)
+            shutil.rmtree(aside)
+            print(f"Removed the unused environment {home.name}.", file=sys.stderr, flush=True)
+
+
+def _is_linked(name: str, home: Path) -> bool:
+    try:
+        links = (home / _LINKS).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return name in TARGETS  # made before links were noted: it may well be
+    return any(_linked(Path(link))[1:2] == [str(home)] for link in links)
 
 
 @contextlib.contextmanager
@@ -155,6 +186,8 @@ def _run(command: list[str], name: str, give_up: float, *, must_succeed: bool = 
     if must_succeed and done.returncode != 0:
         tail = done.stdout.decode(errors="replace")[-4000:]
         hint = f"It needs Python with venv and pip and a reachable package index; this is {sys.executable}."
+        if "+cpu" in (REQUIREMENTS / f"{name}.txt").read_text(encoding="utf-8"):
+            hint += " Its torch: for CPython 3.11 on x86-64, a CPU build that pip must be able to find."
         raise EnvError(f"the {name} environment could not be built:\n{tail}\n{hint}")
 
 
@@ -168,15 +201,15 @@ def _rewrite(path: Path, old: str, new: str) -> None:
 
 
 def link(name: str, *, root: Path = ROOT, deadline_s: float = BUILD_DEADLINE_S) -> Path:
-    """Point ``root/.venv`` at environment ``name`` (built when missing) and return its interpreter.
+    """Point the folder that environment ``name`` has in ``root`` (``TARGETS``) at it; return its interpreter.
 
-    ``base`` on a ``.venv`` that is already linked for tests keeps the larger one. A ``.venv`` that is not
-    ours is moved aside to ``.venv-before``, never deleted. The new one is complete before it takes the old
-    one's place.
+    The environment is built when it is missing. ``base`` on a ``.venv`` that is already linked for tests
+    keeps the larger one. A ``.venv`` that is not ours is moved aside to ``.venv-before``, never deleted. The
+    new one is complete before it takes the old one's place.
     """
-    target = root / ".venv"
+    target = root / TARGETS[name]
     deadline = time.monotonic() + deadline_s
-    here = hashlib.sha256(str(root).encode()).hexdigest()[:16]
+    here = hashlib.sha256(str(target).encode()).hexdigest()[:16]
     with _exclusive(cache_root() / "envs" / f"link-{here}.lock", deadline):
         was = _linked(target)
         if name == "base" and was[:1] == ["test"]:
@@ -188,13 +221,15 @@ def link(name: str, *, root: Path = ROOT, deadline_s: float = BUILD_DEADLINE_S) 
             (target / _MARK).touch()
         else:
             _relink(target, shared, root, mark, ours=bool(was))
+            with contextlib.suppress(OSError), (shared / _LINKS).open("a", encoding="utf-8") as links:
+                links.write(f"{target}\n")
     return target / "bin" / "python"
 
 
 def _relink(target: Path, shared: Path, root: Path, mark: list[str], *, ours: bool) -> None:
     """Make ``target`` anew; what was there is kept aside unless it is ours."""
     fresh = Path(tempfile.mkdtemp(prefix=".venv-", dir=root))
-    aside = root / (f".venv-old-{os.getpid()}" if ours else ".venv-before")
+    aside = root / (f".venv-old-{os.getpid()}" if ours else f"{target.name}-before")
     try:
         _fill(fresh, target, shared, root)
         (fresh / _MARK).write_text("\n".join(mark) + "\n", encoding="utf-8")
@@ -205,7 +240,8 @@ def _relink(target: Path, shared: Path, root: Path, mark: list[str], *, ours: bo
             shutil.rmtree(aside, ignore_errors=True)
             target.rename(aside)
             if not ours:
-                print(f"What was .venv is now {aside.name}; delete it when nothing uses it.", file=sys.stderr)
+                note = f"What was {target.name} is now {aside.name}; delete it when nothing uses it."
+                print(note, file=sys.stderr)
         fresh.rename(target)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -296,7 +332,7 @@ def main(arguments: list[str]) -> int:
                 with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:  # pip keeps one core busy
                     for python in pool.map(ensure, wanted):
                         print(python)
-            case ["link", ("base" | "test") as name]:
+            case ["link", name] if name in TARGETS:
                 link(name)
             case ["size", name]:
                 print(f"{name}: {size(name) / 1e6:.0f} MB")

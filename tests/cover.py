@@ -21,7 +21,8 @@ from pathlib import Path
 
 import coverage
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.envs import ROOT, interpreter
+
 PACKAGES = ("gateway", "sessions", "telephony", "tts_core")
 FLOOR = 80.0
 EXCEPTIONS: dict[str, tuple[float, str]] = {
@@ -89,8 +90,8 @@ def measure(module: Path) -> Result:
         return Result(name, 0.0, floor, "", f"no {wanted.relative_to(ROOT)}")
     with tempfile.TemporaryDirectory() as scratch:
         data = Path(scratch) / "coverage"
-        command = [sys.executable, "-m", "coverage", "run", f"--data-file={data}", "-m", "pytest", "-q"]
-        command += ["-p", "no:cacheprovider", *map(str, tests)]
+        command = [str(interpreter(wanted)), "-m", "coverage", "run", f"--data-file={data}"]
+        command += ["-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, tests)]
         try:
             run = subprocess.run(
                 command,

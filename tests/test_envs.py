@@ -8,12 +8,13 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from deploy import envs
-from tests.envs import ensure
+from tests.envs import MODEL_ENV, MODEL_TESTS, ensure, interpreter
 
 pytestmark = pytest.mark.slow
 
@@ -128,6 +129,54 @@ def test_run_after_test_keeps_the_larger_environment(checkout: Path) -> None:
     assert (checkout / ".venv" / "voxwire-env").read_text().startswith("test\n")
 
 
+def test_the_model_has_an_environment_beside_the_other(checkout: Path) -> None:
+    (checkout / "deploy" / "requirements" / "gepard.txt").write_text(pin("pluggy") + pin("iniconfig"))
+    call(checkout, "link", "base")
+    call(checkout, "link", "gepard")
+    # The processes that vLLM starts are this interpreter again, in a folder of their own.
+    start_child = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
+    find = "import pluggy, importlib.metadata as m; print(*m.entry_points(group='demo.things').names)"
+    command = [str(checkout / ".venv-gepard" / "bin" / "python"), "-c", start_child, find]
+    child = subprocess.run(command, capture_output=True, text=True, cwd="/", check=True)
+    assert child.stdout == "thing\n"
+    assert {path.name for path in checkout.glob(".venv*")} == {".venv", ".venv-gepard"}
+    marks = [(checkout / folder / "voxwire-env").read_text() for folder in (".venv", ".venv-gepard")]
+    assert [mark.splitlines()[0] for mark in marks] == ["base", "gepard"]
+
+
+def test_a_build_removes_what_nobody_uses(checkout: Path) -> None:
+    lock = checkout / "deploy" / "requirements" / "base.txt"
+    built = {}
+    for name, pins in {"linked": "iniconfig", "unused": "pluggy", "recent": "packaging"}.items():
+        lock.write_text(pin(pins))
+        python, _ = call(checkout, "ensure", "base")
+        built[name] = Path(python).parent.parent
+        if name == "linked":
+            call(checkout, "link", "base")
+        else:
+            (built[name] / "voxwire-links").write_text("/nowhere/.venv\n")
+    other = built["linked"].parent / ("other-" + "0" * 16)
+    other.mkdir()
+    month_ago = time.time() - envs.UNUSED_S - 60
+    for home in (built["linked"], built["unused"], other):
+        os.utime(home, (month_ago, month_ago))
+    lock.write_text(pin("idna"))
+    _, err = call(checkout, "ensure", "base")
+    assert f"Removed the unused environment {built['unused'].name}.\n" in err
+    assert not built["unused"].exists()
+    assert built["linked"].exists()
+    assert built["recent"].exists()
+    assert other.exists()
+
+
+def test_use_keeps_an_environment_young(checkout: Path) -> None:
+    python, _ = call(checkout, "ensure", "base")
+    home = Path(python).parent.parent
+    os.utime(home, (0, 0))
+    call(checkout, "ensure", "base")
+    assert time.time() - home.stat().st_mtime < envs.UNUSED_S
+
+
 @pytest.mark.slow
 def test_a_wrong_hash_fails_and_leaves_nothing(checkout: Path, tmp_path: Path) -> None:
     lock = checkout / "deploy" / "requirements" / "base.txt"
@@ -193,6 +242,36 @@ def test_the_base_install_is_small_and_free_of_vendors_and_models() -> None:
         *("cartesia", "deepgram-sdk", "elevenlabs", "livekit", "openai", "pipecat-ai", "plivo", "signalwire"),
         *("telnyx", "twilio", "vonage", "torch", "vllm", "transformers", "ray", "piper-tts", "phonemizer"),
     }
+
+
+def test_the_makefile_runs_the_tests_that_are_left_out_elsewhere() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    assert f"\nMODEL_TESTS := {' '.join(MODEL_TESTS)}\n" in makefile
+    assert f"\t{MODEL_ENV}/bin/python -m pytest".replace("\t", "  ") in makefile
+
+
+def collect(*arguments: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", *arguments]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    return run.returncode, run.stdout
+
+
+def test_tests_of_the_model_are_left_out_where_there_is_no_torch() -> None:
+    status, listing = collect("tests/tts_core")
+    assert status == 0, listing
+    assert "tests/tts_core/test_registry.py" in listing
+    assert not any(folder in listing for folder in MODEL_TESTS)
+
+
+def test_tests_of_the_model_fail_where_their_environment_lacks_torch() -> None:
+    status, listing = collect("tests/gepard_path")
+    assert status == pytest.ExitCode.INTERRUPTED
+    assert "No module named 'torch'" in listing
+
+
+def test_coverage_runs_each_test_in_its_environment() -> None:
+    assert interpreter(ROOT / "tests/tts_core/gepard/plugin/test_init.py") == ROOT / MODEL_ENV / "bin/python"
+    assert interpreter(ROOT / "tests/tts_core/test_registry.py") == Path(sys.executable)
 
 
 @pytest.mark.parametrize("lock", envs.names())

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cover import PACKAGES, ROOT, has_code, modules, own_tests
+from tests.cover import PACKAGES, has_code, modules, own_tests
+from tests.envs import ROOT
 
 TOP_LEVEL = {
     *("pyproject.toml", "gateway", "tts_core", "telephony", "sessions", "tests", "deploy", "README.md"),
@@ -20,7 +21,7 @@ MAX_LINES = 600
 LEFT_OPEN = re.compile(r"NotImplemented[E]rror|\bTO[D]O\b|\bFIX[M]E\b|\bX[X]X\b")
 SKIPPED = re.compile(r"pytest\.[s]kip|\b[s]kipif|import[o]rskip|mark\.[x]fail")
 PATHS = re.compile(r"/w[o]rk/|/r[o]ot/|/tmp/b[a]sh|py[p]i\.|python[h]osted|registry\.np[m]js|deb\.deb[i]an")
-UNSAFE_LOADS = re.compile(r"torch\.[l]oad\(|allow_[p]ickle *= *True|yaml\.[l]oad\(")
+UNSAFE_LOADS = re.compile(r"allow_[p]ickle *= *True|yaml\.[l]oad\(|trust_[r]emote_code *= *True")
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -159,5 +160,26 @@ def test_no_machine_or_registry_is_named() -> None:
     assert found(PATHS, tracked()) == []
 
 
+def unpickles(tree: ast.AST) -> set[int]:
+    """Lines on which torch loads anything but bare weights."""
+    return {
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith("torch.load")
+        and "weights_only=True" not in {ast.unparse(keyword) for keyword in node.keywords}
+    }
+
+
+def test_unpickling_is_seen() -> None:
+    assert unpickles(ast.parse("torch.load(path)\n")) == {1}
+    assert unpickles(ast.parse("torch.load(path, weights_only=False)\n")) == {1}
+    assert unpickles(ast.parse("torch.load(io.BytesIO(b), weights_only=True)\n")) == set()
+
+
 def test_nothing_loads_what_could_run() -> None:
     assert found(UNSAFE_LOADS, sources()) == []
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sources()}
+    assert [
+        f"{path.relative_to(ROOT)}:{line}" for path, tree in trees.items() for line in unpickles(tree)
+    ] == []

@@ -2,7 +2,7 @@
 
 Engines register under the entry point group ``voxwire.engines``, so that a third party can add one in its own
 package.
-The built-in engine is also found without package metadata, as in a checkout that was never installed.
+The built-in ones are also found without package metadata, as in a checkout that was never installed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from .errors import SettingsError
 
 GROUP = "voxwire.engines"
 
-BUILT_IN = {"embedded": "tts_core.embedded:EmbeddedEngine"}
+BUILT_IN = {
+    "embedded": "tts_core.embedded:EmbeddedEngine",
+    "gepard": "tts_core.gepard.engine:GepardEngine",
+    "gepard-torch": "tts_core.gepard.engine:GepardTorchEngine",
+}
 """Engines of this package: name -> ``module:attribute``."""
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import tomllib
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,11 @@ def test_the_built_in_engine_needs_no_metadata(monkeypatch: pytest.MonkeyPatch) 
     engine = load_engine("embedded", workers=1)
     assert isinstance(engine, EmbeddedEngine)
     assert engine.capacity().slots == 1
+
+
+def test_the_metadata_registers_what_is_built_in() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"][registry.GROUP] == registry.BUILT_IN
 
 
 def test_the_built_in_engine_fulfils_the_contract() -> None:
