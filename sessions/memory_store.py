@@ -28,6 +28,12 @@ class _Cache:
     size: int = 0
 
 
+@dataclass(slots=True)
+class _Table:
+    rows: dict[str, bytes] = field(default_factory=dict)
+    expires: float | None = None
+
+
 def _cost(name: str, value: bytes) -> int:
     return len(name) + len(value) + _OVERHEAD
 
@@ -56,6 +62,9 @@ class MemoryStore:
         self._due: list[tuple[float, str]] = []
         self._bytes = 0
         self._caches: dict[str, _Cache] = {}
+        self._tables: dict[str, _Table] = {}
+        self._tables_due: list[tuple[float, str]] = []
+        self._rows = 0
         self._subscribers: dict[str, list[Callable[[bytes], None]]] = {}
         self._evicted = 0
 
@@ -77,6 +86,9 @@ class MemoryStore:
         self._data.clear()
         self._due.clear()
         self._caches.clear()
+        self._tables.clear()
+        self._tables_due.clear()
+        self._rows = 0
         self._subscribers.clear()
         self._bytes = 0
 
@@ -126,6 +138,63 @@ class MemoryStore:
                 self._expire(name, entry, ttl)
                 found += 1
         return found
+
+    async def exists(self, *keys: str) -> tuple[bool, ...]:
+        """For each key whether it has a value."""
+        return tuple(self._live(k) is not None for k in keys)
+
+    # Tables
+
+    async def table_set(
+        self,
+        table: str,
+        rows: dict[str, bytes],
+        *,
+        ttl: float | None = None,
+        values: dict[str, bytes] | None = None,
+        values_ttl: float | None = None,
+    ) -> None:
+        """Write rows and values, all or none."""
+        values = values or {}
+        size = sum(_cost(k, v) for part in (rows, values) for k, v in part.items())
+        self._make_room(size, len(rows) + len(values))
+        held = self._table(table) or self._tables.setdefault(table, _Table())
+        for name, value in rows.items():
+            self._drop_row(held, name)
+            held.rows[name] = value
+            self._rows += 1
+            self._bytes += _cost(name, value)
+        if ttl is not None:
+            held.expires = self._clock() + ttl
+            heapq.heappush(self._tables_due, (held.expires, table))
+        for name, value in values.items():
+            self._write(name, value, values_ttl)
+
+    async def table_get(self, table: str, row: str) -> bytes | None:
+        """One row, or None."""
+        held = self._table(table)
+        return held.rows.get(row) if held else None
+
+    async def table_all(self, table: str) -> dict[str, bytes]:
+        """All rows."""
+        held = self._table(table)
+        return dict(held.rows) if held else {}
+
+    async def table_drop(self, table: str, *rows: str, keys: tuple[str, ...] = ()) -> int:
+        """Drop rows and keys; how many existed."""
+        held = self._table(table)
+        found = sum(self._drop_row(held, row) for row in rows) if held else 0
+        if held and not held.rows:
+            del self._tables[table]
+        return found + await self.delete(*keys)
+
+    async def table_swap(self, table: str, row: str, old: bytes, new: bytes) -> bool:
+        """Replace a row if it still is ``old``."""
+        held = self._table(table)
+        if not held or held.rows.get(row) != old:
+            return False
+        await self.table_set(table, {row: new})
+        return True
 
     # Leases
 
@@ -256,6 +325,23 @@ class MemoryStore:
             return None
         return entry
 
+    def _table(self, name: str) -> _Table | None:
+        held = self._tables.get(name)
+        if held and held.expires is not None and held.expires <= self._clock():
+            for row in list(held.rows):
+                self._drop_row(held, row)
+            del self._tables[name]
+            return None
+        return held
+
+    def _drop_row(self, table: _Table, row: str) -> bool:
+        value = table.rows.pop(row, None)
+        if value is None:
+            return False
+        self._rows -= 1
+        self._bytes -= _cost(row, value)
+        return True
+
     def _write(self, name: str, value: bytes, ttl: float | None) -> None:
         self._drop(name)
         self._make_room(_cost(name, value), 1)
@@ -284,10 +370,13 @@ class MemoryStore:
         while self._due and self._due[0][0] <= now:
             _, name = heapq.heappop(self._due)
             self._live(name)
+        while self._tables_due and self._tables_due[0][0] <= now:
+            _, name = heapq.heappop(self._tables_due)
+            self._table(name)
 
     def _make_room(self, size: int, entries: int) -> None:
         self._purge()
-        if len(self._data) + entries > self._max_entries:
+        if len(self._data) + self._rows + entries > self._max_entries:
             raise StoreError("the store is full")
         while self._bytes + size > self._max_bytes:
             if not self._caches:

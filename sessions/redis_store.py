@@ -35,13 +35,17 @@ T = TypeVar("T")
 
 COMMANDS = (
     *("get", "set", "unlink", "pexpire", "incrby", "decrby", "watch", "unwatch", "multi", "exec"),
-    *("zadd", "zrem", "zrange", "hset", "hdel", "hvals", "hmget", "hkeys"),
+    *("zadd", "zrem", "zrange", "hset", "hdel", "hvals", "hmget", "hkeys", "hget", "hgetall", "exists"),
     *("publish", "subscribe", "ping", "time", "select"),
 )
 """Everything that this driver sends: ``ACL SETUSER voxwire on >... ~vx:* &vx:* -@all +get +set ...``."""
 
 CACHE_ENTRIES = 4096
 """Most values in one cache; bounds the size sum that each put reads back."""
+
+
+_SWAPS = 32
+"""Times that a swap is tried while others write to the same table."""
 
 
 def _ms(seconds: float) -> int:
@@ -203,6 +207,87 @@ class RedisStore:
                 return sum(bool(r) for r in await p.execute())
 
         return await self._call(go)
+
+    async def exists(self, *keys: str) -> tuple[bool, ...]:
+        """For each key whether it has a value."""
+        if not keys:
+            return ()
+
+        async def go() -> tuple[bool, ...]:
+            async with _transaction(self._client) as p:
+                for name in keys:
+                    p.exists(name)
+                return tuple(bool(found) for found in await p.execute())
+
+        return await self._call(go)
+
+    # Tables: hashes
+
+    async def table_set(
+        self,
+        table: str,
+        rows: dict[str, bytes],
+        *,
+        ttl: float | None = None,
+        values: dict[str, bytes] | None = None,
+        values_ttl: float | None = None,
+    ) -> None:
+        """Write rows and values, all or none."""
+        px = None if values_ttl is None else _ms(values_ttl)
+
+        async def go() -> None:
+            async with _transaction(self._client) as p:
+                for name, value in rows.items():
+                    p.hset(table, name, value)
+                if ttl is not None:
+                    p.pexpire(table, _ms(ttl))
+                for name, value in (values or {}).items():
+                    p.set(name, value, px=px)
+                await p.execute()
+
+        await self._call(go)
+
+    async def table_get(self, table: str, row: str) -> bytes | None:
+        """One row, or None."""
+        return await self._call(lambda: cast("Awaitable[bytes | None]", self._client.hget(table, row)))
+
+    async def table_all(self, table: str) -> dict[str, bytes]:
+        """All rows."""
+        found = await self._call(lambda: cast("Awaitable[dict[bytes, bytes]]", self._client.hgetall(table)))
+        return {name.decode(): value for name, value in found.items()}
+
+    async def table_drop(self, table: str, *rows: str, keys: tuple[str, ...] = ()) -> int:
+        """Drop rows and keys; how many existed."""
+        if not rows and not keys:
+            return 0
+
+        async def go() -> int:
+            async with _transaction(self._client) as p:
+                if rows:
+                    p.hdel(table, *rows)
+                if keys:
+                    p.unlink(*keys)
+                return sum(int(n) for n in await p.execute())
+
+        return await self._call(go)
+
+    async def table_swap(self, table: str, row: str, old: bytes, new: bytes) -> bool:
+        """Replace a row if it still is ``old``; tried again while other rows of the table change."""
+
+        async def go() -> bool:
+            async with _transaction(self._client) as p:
+                await p.watch(table)
+                if await cast("Awaitable[bytes | None]", p.hget(table, row)) != old:
+                    return False
+                p.multi()  # type: ignore[no-untyped-call]
+                p.hset(table, row, new)
+                await p.execute()
+                return True
+
+        for _ in range(_SWAPS):
+            with contextlib.suppress(WatchError):
+                return await self._call(go)
+        raise StoreError("the store is too busy")
 
     # Leases
 

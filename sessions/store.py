@@ -1,4 +1,4 @@
-"""The store: the few verbs that keys, limits, leases, voices and cached phrases need.
+"""The store: the few verbs that keys, limits, leases, voices, consents and cached phrases need.
 
 Two drivers speak it: :mod:`sessions.memory_store` (one process, the default) and
 :mod:`sessions.redis_store` (shared by several gateways). Values are bytes, times are seconds, keys are made
@@ -184,6 +184,42 @@ class Store(Protocol):
 
     async def cache_clear(self, cache: str) -> int:
         """Drop a whole cache; how many values it had."""
+        ...
+
+    async def exists(self, *keys: str) -> tuple[bool, ...]:
+        """For each key whether it has a value now."""
+        ...
+
+    async def table_set(
+        self,
+        table: str,
+        rows: dict[str, bytes],
+        *,
+        ttl: float | None = None,
+        values: dict[str, bytes] | None = None,
+        values_ttl: float | None = None,
+    ) -> None:
+        """Write rows of a table and plain values, all in one atomic step.
+
+        ``ttl`` is the whole table's; None leaves the one that it has. A table is no key: the verbs above do
+        not reach it.
+        """
+        ...
+
+    async def table_get(self, table: str, row: str) -> bytes | None:
+        """One row, or None."""
+        ...
+
+    async def table_all(self, table: str) -> dict[str, bytes]:
+        """All rows, in no order."""
+        ...
+
+    async def table_drop(self, table: str, *rows: str, keys: tuple[str, ...] = ()) -> int:
+        """Drop rows of a table and plain keys in one atomic step; how many of them existed."""
+        ...
+
+    async def table_swap(self, table: str, row: str, old: bytes, new: bytes) -> bool:
+        """Replace a row if it still is ``old``; False if it is not. One atomic step."""
         ...
 
     async def publish(self, channel: str, message: bytes) -> None:

@@ -96,3 +96,16 @@ async def test_accounts_return_to_zero(clock: Clock) -> None:
     assert await s.get("a") is None
     assert await s.get("n") is None
     assert s._bytes == 0
+
+
+async def test_expired_tables_make_room(clock: Clock) -> None:
+    store = MemoryStore(clock=clock, max_entries=3)
+    await store.table_set("t", {"a": b"1", "b": b"2"}, ttl=10)
+    await store.set("k", b"1")
+    with pytest.raises(StoreError):
+        await store.table_set("t", {"c": b"3"})
+    clock.move(10)
+    await store.table_set("u", {"c": b"3"}, values={"l": b"1"})
+    await store.table_drop("u", "c", keys=("k", "l"))
+    assert store._bytes == 0
+    assert store._rows == 0

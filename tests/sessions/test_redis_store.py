@@ -187,6 +187,12 @@ async def test_an_account_with_the_named_commands_is_enough(shared_redis: RedisS
         return await store.cache_get(cache, "z") is None
 
     await eventually(gone)
+    assert await store.exists(key("t", "a")) == (True,)
+    await store.table_set(key("t", "table"), {"r": b"1"}, ttl=5)
+    assert await store.table_swap(key("t", "table"), "r", b"1", b"2")
+    assert await store.table_get(key("t", "table"), "r") == b"2"
+    assert await store.table_all(key("t", "table")) == {"r": b"2"}
+    assert await store.table_drop(key("t", "table"), "r") == 1
     assert await store.delete(key("t", "a")) == 1
     got: asyncio.Queue[bytes] = asyncio.Queue()
     await store.subscribe(key("", "c"), got.put_nowait)

@@ -113,6 +113,62 @@ async def test_values_end_by_themselves(store: Store) -> None:
     await _until(store, k)
 
 
+async def test_exists(store: Store) -> None:
+    await store.set("vx:t:a", b"")
+    await store.set("vx:t:b", b"1", 0.02)
+    assert await store.exists("vx:t:none", "vx:t:a") == (False, True)
+    assert await store.exists() == ()
+    await _until(store, "vx:t:b")
+    assert await store.exists("vx:t:b") == (False,)
+
+
+async def test_tables(store: Store) -> None:
+    t, u = key("t", "table"), key("t", "other")
+    assert await store.table_all(t) == {}
+    assert await store.table_get(t, "a") is None
+    await store.table_set(t, {"a": b"1", "b": b"\xff\0"}, values={"vx:t:v": b"v", "vx:t:w": b"w"})
+    await store.table_set(t, {"a": b"2"})
+    await store.table_set(u, {"a": b"u"})
+    assert await store.table_all(t) == {"a": b"2", "b": b"\xff\0"}
+    assert await store.table_get(t, "b") == b"\xff\0"
+    assert await store.get("vx:t:v") == b"v"
+    assert not await store.table_swap(t, "a", b"1", b"3")
+    assert not await store.table_swap(t, "none", b"1", b"3")
+    assert await store.table_swap(t, "a", b"2", b"3")
+    assert await store.table_get(t, "a") == b"3"
+    assert await store.table_drop(t, "a", "none", keys=("vx:t:v", "vx:t:none")) == 2
+    assert await store.table_drop(t, keys=("vx:t:w",)) == 1
+    assert await store.table_drop(t) == 0
+    assert await store.get("vx:t:v") is None
+    assert await store.table_drop(t, "a", "b") == 1
+    assert await store.table_all(t) == {}
+    assert await store.table_all(u) == {"a": b"u"}
+
+
+async def test_tables_and_their_values_end_by_themselves(store: Store) -> None:
+    t = key("t", "table")
+    await store.table_set(t, {"a": b"1"}, ttl=30, values={"vx:t:v": b"v"}, values_ttl=0.02)
+    await _until(store, "vx:t:v")
+    assert await store.table_get(t, "a") == b"1"
+    await store.table_set(t, {"b": b"1"}, ttl=0.02)
+
+    async def gone() -> bool:
+        return not await store.table_all(t)
+
+    await eventually(gone)
+    await store.table_set(t, {"c": b"1"})
+    assert await store.table_all(t) == {"c": b"1"}
+
+
+async def test_swaps_that_meet_are_all_made_once(store: Store) -> None:
+    t = key("t", "table")
+    await store.table_set(t, {f"{i}": b"0" for i in range(4)})
+    done = await asyncio.gather(*(store.table_swap(t, f"{i % 4}", b"0", b"n%d" % i) for i in range(16)))
+    assert sum(done) == 4
+    rows = await store.table_all(t)
+    assert all(rows[f"{i % 4}"] == b"n%d" % i for i, ok in enumerate(done) if ok)
+
+
 async def test_leases(store: Store) -> None:
     k = key("t", "lease")
     assert await store.lease(k, "a", 5)
