@@ -34,7 +34,7 @@ from sessions.events import (
 )
 from sessions.runner import ContextRunner, Sink
 from sessions.session import Session
-from tts_core.errors import BadRequest, Forbidden, LegClosed, VoxwireError
+from tts_core.errors import BadRequest, Busy, Draining, Forbidden, LegClosed, VoxwireError
 from tts_core.text.segment import TextMode, TextOptions
 
 from . import messages as m
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 _FIELDS = {"context_id": "context", "sample_rate": "format.sample_rate"}
 """What the layers below call a field, and how it is called here."""
+
+_NO_ROOM = {Busy.status, Draining.status}
 
 
 class NativeContext:
@@ -171,7 +173,7 @@ class NativeSession:
     # From the client
 
     async def handle(self, raw: str | bytes) -> bool | None:
-        """Act on one message: True if it was taken, False if it was refused, None when the client said bye.
+        """Act on one message: True if there was no fault in it, False if there was, None for a client's bye.
 
         Errors go to the client and touch nothing else.
         """
@@ -201,7 +203,8 @@ class NativeSession:
                     terminal=isinstance(error, RefusedOpen) and context_id is not None,
                 )
             )
-            return False
+            # To ask where there is no room, or too fast, is no fault of a client's.
+            return error.status in _NO_ROOM
 
     async def _act(self, message: m.Incoming) -> bool:
         match message:
@@ -240,6 +243,9 @@ class NativeSession:
             # A call that was begun before the drain is talked to its end.
             finishing = call is not None
             self.contexts.may_open(message.context, finishing=finishing)
+            if message.text:
+                # Before anything is made for it: a flood must not hold up those who were let in.
+                self._services.scheduler.check()
             context = NativeContext(message.context, self._format(message, call), call)
             options = self._options(message, context.format)
             context.runner = self._speaking.runner(
@@ -251,7 +257,6 @@ class NativeSession:
                 sink=self._sink(context),
                 playback=call.turn() if call else None,
                 finishing=finishing,
-                has_text=bool(message.text),
             )
             if message.text:
                 context.runner.text(message.text)

@@ -388,6 +388,17 @@ async def test_a_full_gateway_says_busy_at_once_with_a_hint(gateway: Running) ->
     assert gateway.services.in_flight.count == 0
 
 
+@on_gateway(lambda: ToneEngine(xrt=0.5))
+async def test_to_ask_a_full_gateway_again_and_again_is_no_fault(gateway: Running) -> None:
+    """Fifty faults in a row close a connection; it may carry the calls of many who were let in."""
+    async with native_client(gateway) as client:
+        for i in range(60):
+            await client.send("open", f"c{i}", text="Hello there, my friend. ")
+            assert (await client.until("error"))["code"] == "busy"
+        await client.settled()
+        assert not client.ws.closed
+
+
 @on_gateway()
 async def test_the_stats_are_those_of_the_context(gateway: Running) -> None:
     async with native_client(gateway) as client:
