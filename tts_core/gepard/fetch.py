@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httpx  # type: ignore[import-not-found]
 import huggingface_hub
 from huggingface_hub import errors as hub_errors
 
@@ -43,7 +43,7 @@ def cached(name: str, revision: str | None, *, offline: bool = False) -> Path:
     """
     if revision is None or not _COMMIT.fullmatch(revision):
         raise SettingsError(
-            "a checkpoint by id needs its revision, a commit of 40 hex digits; 'voxwire models fetch' tells it"
+            "a checkpoint by id needs a revision, a commit of 40 hex digits: 'voxwire models fetch' tells it"
         )
     try:
         path = Path(
@@ -78,7 +78,7 @@ def fetch(
         on_file: called with name, size in bytes and SHA-256 of each file once it is here.
 
     Raises:
-        SettingsError: no network, no such repository or revision, no access, or a file is not as the hub says.
+        SettingsError: no network, no such checkpoint or revision, no access, or a file not as the hub has it.
     """
     if huggingface_hub.constants.HF_HUB_OFFLINE:
         raise SettingsError("HF_HUB_OFFLINE is set: nothing may be fetched")
