@@ -13,32 +13,10 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from ..errors import BadRequest
 from . import weights
+from .clip import check_clip
 from .config import DOWN_RATES, FSQ_EPS, LEAK, CodecConfig, residual_units
-from .fsq import LEVELS, SAMPLE_RATE, SAMPLES_PER_FRAME, Codes
-
-MAX_SECONDS = 60
-MAX_SAMPLES = MAX_SECONDS * SAMPLE_RATE
-
-
-def check_clip(pcm: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A clip that can be encoded: float32 ``[n]``, finite, not empty, at most 60 s.
-
-    Raises:
-        BadRequest: it is not that.
-
-    """
-    clip = np.asarray(pcm)
-    if clip.ndim != 1 or clip.dtype != np.float32:
-        raise BadRequest("a reference must be one channel of float32 samples", field="reference")
-    if not 0 < len(clip) <= MAX_SAMPLES:
-        raise BadRequest(
-            f"a reference may have up to {MAX_SECONDS} s and must have a sample", field="reference"
-        )
-    if not np.isfinite(clip).all():
-        raise BadRequest("a reference must be finite numbers", field="reference")
-    return np.ascontiguousarray(clip)
+from .fsq import LEVELS, SAMPLES_PER_FRAME, Codes
 
 
 class Encoder:

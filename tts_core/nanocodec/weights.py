@@ -73,7 +73,7 @@ def save(path: Path, config: CodecConfig, parts: Mapping[Part, Tensors], source:
 
     header = Header(config, source, {part: digest(arrays) for part, arrays in parts.items()})
     metadata: dict[str, str] = {"format": FORMAT, "config": json.dumps(config.as_dict()), "source": source}
-    metadata.update(header.digests)
+    metadata.update({str(part): value for part, value in header.digests.items()})
     merged = {name: array for arrays in parts.values() for name, array in arrays.items()}
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
