@@ -32,6 +32,13 @@ log = logging.getLogger(__name__)
 Sink = Callable[[Event], Awaitable[None]]
 """Takes a context's events in order. Raises LegClosed when nobody is there any more."""
 
+Conditioning = Callable[[], Awaitable[bytes]]
+"""What makes the engine speak with a voice of the tenant's own.
+
+Asked for each segment: a voice that may not be used any more raises its VoxwireError, which ends the context.
+The bytes are not kept here.
+"""
+
 SENTENCE_GAP_S = 0.18
 CLAUSE_GAP_S = 0.04
 """Pauses between segments, on top of the few tens of milliseconds that the engine's trim leaves."""
@@ -139,6 +146,8 @@ class ContextRunner:
 
     ``text``, ``flush`` and ``end`` return at once; ``cancel`` returns when the Cancelled event has gone out
     and no audio can follow it. Cancelling the runner's task (``abort``) ends it without an event.
+
+    ``conditioning`` is for a voice of the tenant's own; ``salt`` goes to the engine with every segment.
     """
 
     def __init__(  # noqa: PLR0917
@@ -149,6 +158,9 @@ class ContextRunner:
         playback: Playback,
         admission: Admission,
         phrases: Phrases | None = None,
+        *,
+        conditioning: Conditioning | None = None,
+        salt: str = "",
     ) -> None:
         self.context = context
         self.playback = playback
@@ -156,6 +168,8 @@ class ContextRunner:
         self._sink = sink
         self._admission = admission
         self._phrases = phrases
+        self._conditioning = conditioning
+        self._salt = salt
         self._stage = OutputStage(speech.info.native_rate, context.options.format)
         self._wake = asyncio.Event()
         self._native = 0  # native samples spoken in this context, pauses included
@@ -347,6 +361,9 @@ class ContextRunner:
 
     async def _speak(self, work: Work, segment: Segment) -> None:
         utterance = await self._speech.normaliser.normalise(segment)
+        conditioning = None
+        if utterance.text and self._conditioning is not None:
+            conditioning = await self._conditioning()
         pause = segment.pause_before_ms / 1000
         if utterance.text:
             pause = max(pause, self._gap_s)
@@ -363,7 +380,7 @@ class ContextRunner:
         aligner = WordAligner(utterance, rate, self._native / rate)
         volume = self.options.volume * segment.volume
         spoken = 0
-        async with aclosing(self._chunks(self._request(segment, utterance))) as chunks:
+        async with aclosing(self._chunks(self._request(segment, utterance, conditioning))) as chunks:
             async for chunk in chunks:
                 words = aligner.add(chunk.words)
                 spoken += len(chunk.pcm)
@@ -380,17 +397,19 @@ class ContextRunner:
                 await self._push(pcm, volume, work.ready_at)
         await self._emit(self._stage.flush(), ready_at=work.ready_at)
 
-    def _request(self, segment: Segment, utterance: Utterance) -> SpeechRequest:
+    def _request(self, segment: Segment, utterance: Utterance, conditioning: bytes | None) -> SpeechRequest:
         low, high = self._speech.info.speed_range
         tail, self._tail = self._tail, utterance.text[-200:]
         return SpeechRequest(
             id=f"{self._stream_id}/{segment.index}",
             text=utterance.text,
             voice=self.options.voice,
+            conditioning=conditioning,
             seed=self.options.seed,
             speed=min(high, max(low, self.options.speed * segment.speed)),
             continues=tail,
             deadline=self._speech.clock() + self.playback.lead(),
+            salt=self._salt,
         )
 
     async def _chunks(self, request: SpeechRequest) -> AsyncGenerator[SpeechChunk, None]:

@@ -84,7 +84,9 @@ class SpeechRequest:
     ``conditioning`` is the voice's engine-specific bytes (None for a built-in voice). ``speed`` 1.0 is
     normal. ``continues`` is the tail of the previous segment's text, for prosody. ``deadline`` is the
     monotonic time in seconds at which the listener would hear silence if this segment's first audio
-    were not there; engines and the scheduler serve the most urgent first.
+    were not there; engines and the scheduler serve the most urgent first. An engine that keeps anything of a
+    request for later ones keeps it under ``salt``, which is the tenant's and voice's own: nobody then learns
+    from a time what another tenant has had spoken (trust.md S24).
     """
 
     id: str
@@ -95,6 +97,7 @@ class SpeechRequest:
     speed: float = 1.0
     continues: str = ""
     deadline: float | None = None
+    salt: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,11 @@ from sessions.events import (
     Words,
 )
 from sessions.playback import PlaybackClock
-from sessions.runner import IDLE_RELEASE_S, ContextRunner, Speech
+from sessions.runner import IDLE_RELEASE_S, Conditioning, ContextRunner, Speech
 from tests import virtual
 from tests.tone import RATE, ToneEngine
 from tts_core.engine import SpeechChunk, SpeechRequest
-from tts_core.errors import Busy, EngineError, LegClosed, LimitExceeded, VoxwireError
+from tts_core.errors import Busy, EngineError, LegClosed, LimitExceeded, UnknownVoice, VoxwireError
 from tts_core.scheduler import Scheduler
 from tts_core.text.alignment import Alignment
 from tts_core.text.segment import Segment, TextMode, Utterance
@@ -80,7 +80,13 @@ class Watcher:
 class Desk:
     """A runner with everything around it, on a virtual loop."""
 
-    def __init__(self, engine: ToneEngine | None = None, phrases: Any = None, **options: Any) -> None:
+    def __init__(
+        self,
+        engine: ToneEngine | None = None,
+        phrases: Any = None,
+        conditioning: Conditioning | None = None,
+        **options: Any,
+    ) -> None:
         options.setdefault("format", AudioFormat(Encoding.MULAW, 8000))
         self.engine = engine or ToneEngine()
         self.scheduler = Scheduler(self.engine, virtual.clock)
@@ -91,7 +97,16 @@ class Desk:
         self.context = Context("c", ContextOptions(voice="tone", **options), virtual.clock)
         speech = Speech(self.scheduler, Plain(), self.engine.info, virtual.clock, self.watch)
         self.playback = PlaybackClock(self.context.options.format.rate, virtual.clock)
-        self.runner = ContextRunner(self.context, speech, self.sink, self.playback, self.gate, phrases)
+        self.runner = ContextRunner(
+            self.context,
+            speech,
+            self.sink,
+            self.playback,
+            self.gate,
+            phrases,
+            conditioning=conditioning,
+            salt="of acme",
+        )
         self.runner.start()
 
     async def sink(self, event: Event) -> None:
@@ -484,3 +499,38 @@ async def test_volume_never_clips_hard() -> None:
 
     audio = np.frombuffer(b"".join(a.data for a in desk.of(Audio)), np.float32)
     assert 0.45 < np.abs(audio).max() < 1.0
+
+
+@on_virtual
+async def test_a_voice_of_the_tenants_own_goes_with_every_segment_until_it_is_gone() -> None:
+    engine = ToneEngine(can_clone=True)
+    voice = await engine.enroll(ToneEngine.tone(RATE, 660), RATE)
+    asked = 0
+
+    async def conditioning() -> bytes:
+        nonlocal asked
+        asked += 1
+        if asked > 2:
+            raise UnknownVoice("no such voice", field="voice")
+        return voice
+
+    desk = Desk(engine, conditioning=conditioning)
+    desk.runner.text("One two. Three four. Five six. Seven eight. ")
+    desk.runner.end()
+    await desk.end()
+    assert engine.spoken == ["One two.", "Three four."]
+    assert {r.conditioning for r in engine.requests} == {voice}
+    assert {r.salt for r in engine.requests} == {"of acme"}
+    (failed,) = desk.of(Failed)
+    assert (failed.error.code, failed.stats.segments) == ("unknown_voice", 2)
+    assert desk.audio_s == pytest.approx(0.8, abs=0.25)  # what was being spoken is spoken
+    assert desk.gate.held == 0
+
+
+@on_virtual
+async def test_a_built_in_voice_has_no_conditioning() -> None:
+    desk = Desk()
+    desk.runner.text("One two.")
+    desk.runner.end()
+    await desk.end()
+    assert [r.conditioning for r in desk.engine.requests] == [None]
