@@ -5,8 +5,8 @@ codes it used when, its place in a guided pair) lives in tensors that are indexe
 a step loops over requests. The order of the rules is that of the seed runner: guidance, repetition penalty,
 temperature, top-k, draw.
 
-Wrong audio is impossible, an error is not: a row whose frames have been overwritten, or whose half of a
-guided pair is missing, samples the FAULT id and ends.
+Wrong audio is impossible, an error is not: a row whose frames have been overwritten, whose half of a guided
+pair is missing or whose logits are no numbers samples the FAULT id and ends.
 """
 
 from __future__ import annotations
@@ -249,7 +249,8 @@ class FrameSampler:
         # The prompt has been read, so this is the latest moment at which its frames were needed: what is
         # still there now was there all along. One check per (re)start; afterwards `oldest` is -1.
         oldest = asked["oldest"]
-        fault = (oldest >= 0) & ((self.cursor - oldest) % SERIALS >= self.layout.frame_rows)
+        fault = ~torch.isfinite(raw).all(-1)
+        fault = fault | (oldest >= 0) & ((self.cursor - oldest) % SERIALS >= self.layout.frame_rows)
         leader: torch.Tensor | None = None
         if self._roles:
             raw, leader, fault = self._guide(raw, slots, valid, fault, asked)

@@ -145,7 +145,7 @@ class Layer(nn.Module):
         return self.mlp(hidden), residual
 
 
-@support_torch_compile
+@support_torch_compile(dynamic_arg_dims={"input_ids": 0, "positions": 0, "inputs_embeds": 0})
 class GepardBackbone(nn.Module):
     """Ids in, hidden states out.
 
