@@ -1,0 +1,1 @@
+"""Voices over HTTP: consents, enrolment, deletion and its receipts."""

@@ -1,0 +1,146 @@
+"""Reads a request that enrols a voice: a form with a clip (RFC 7578), or JSON that names where one is.
+
+Its size is counted while it is read, so that no more than the limit is ever held (trust.md S10). The clip
+lies in one buffer of ours, which is overwritten after use (V13). Only sound is taken: there is no field for
+anything that a model has made (S13), and a part or field that we do not know is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from aiohttp import BodyPartReader, hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_protocol import RequestPayloadError
+from msgspec import Meta
+
+from gateway import fault
+from gateway.body import BodyTimeout, read_body
+from gateway.voice_api import strict
+from tts_core.errors import BadRequest, LegClosed, TextTooLong
+
+MAX_CLIP = 10_000_000
+"""Bytes: a minute of stereo at 44.1 kHz is as long as that uncompressed."""
+MAX_FORM = MAX_CLIP + 65_536
+MAX_FIELD = 2048
+MAX_JSON = 8192
+MAX_PARTS = 16
+UPLOAD_S = 60.0
+"""For the whole of it; a phone on a slow line sends 10 MB in that."""
+
+
+class Enrolment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is asked for besides the clip.
+
+    ``consent``: the id of a consent record. ``session``: of a native session or a call that the voice is to
+    end with. ``ttl``: seconds that it lives; without either it stays until it is deleted. ``url``: where the
+    clip is, in place of a file.
+    """
+
+    consent: Annotated[str, Meta(max_length=64)] = ""
+    name: Annotated[str, Meta(max_length=100)] = ""
+    language: Annotated[str, Meta(max_length=35)] = ""
+    session: Annotated[str, Meta(max_length=64)] = ""
+    ttl: Annotated[float, Meta(ge=1, le=366 * 86_400)] | None = None
+    url: Annotated[str, Meta(max_length=2000)] = ""
+
+
+class Upload:
+    """A clip as it came, in one buffer, and what is asked for."""
+
+    def __init__(self, asked: Enrolment, clip: bytearray) -> None:
+        self.asked = asked
+        self.clip = clip
+
+    def wipe(self) -> None:
+        """Overwrite the clip."""
+        self.clip[:] = bytes(len(self.clip))
+
+
+async def read_upload(request: web.Request) -> Upload:
+    """Read a form, or JSON (then the clip is empty and ``asked.url`` says where it is).
+
+    Raises BadRequest, BodyTimeout, TextTooLong for too much, LegClosed for a client that went. On any of them
+    what had been read of a clip is overwritten.
+    """
+    kind = request.content_type
+    if kind == "application/json":
+        return await _read_json(request)
+    if kind != "multipart/form-data":
+        raise BadRequest("send the clip as the part 'file' of multipart/form-data", field="Content-Type")
+    if (request.content_length or 0) > MAX_FORM:
+        raise _too_large()
+    clip = bytearray()
+    try:
+        async with asyncio.timeout(UPLOAD_S):
+            asked = await _read_form(request, clip)
+    except BaseException as error:
+        clip[:] = bytes(len(clip))
+        raise _ours(error) from None
+    return Upload(asked, clip)
+
+
+async def _read_json(request: web.Request) -> Upload:
+    asked = strict.decode(await read_body(request, MAX_JSON), Enrolment)
+    if not asked.url:
+        raise BadRequest("JSON names a clip by its url; send a file as multipart/form-data", field="url")
+    return Upload(asked, bytearray())
+
+
+async def _read_form(request: web.Request, clip: bytearray) -> Enrolment:
+    fields: dict[str, str] = {}
+    names: set[str] = set()
+    form = await request.multipart()
+    while (part := await form.next()) is not None:
+        name = part.name if isinstance(part, BodyPartReader) else None
+        if not isinstance(part, BodyPartReader) or name is None or len(names) >= MAX_PARTS:
+            raise BadRequest("the form has parts that are no fields")
+        if name in names:
+            raise BadRequest("the form has a field twice", field=name if name in _KNOWN else None)
+        if name not in _KNOWN or hdrs.CONTENT_TRANSFER_ENCODING in part.headers:
+            raise BadRequest(f"the fields of the form are {', '.join(sorted(_KNOWN))}")
+        names.add(name)
+        if name == "file":
+            await _read_part(part, clip, MAX_CLIP)
+        else:
+            value = bytearray()
+            await _read_part(part, value, MAX_FIELD)
+            fields[name] = value.decode("utf-8")
+    if not clip:
+        raise BadRequest("the clip is missing: send it as the part 'file'", field="file")
+    try:
+        return msgspec.convert(fields, Enrolment, strict=False)
+    except msgspec.ValidationError as error:
+        raise fault.bad_request(error) from None
+
+
+_KNOWN = frozenset({"file", *(f.encode_name for f in msgspec.structs.fields(Enrolment))} - {"url"})
+
+
+async def _read_part(part: BodyPartReader, into: bytearray, most: int) -> None:
+    while not part.at_eof():
+        into += await part.read_chunk(65_536)
+        if len(into) > most:
+            raise _too_large()
+
+
+def _too_large() -> TextTooLong:
+    return TextTooLong(f"a clip has at most {MAX_CLIP // 1_000_000} MB", field="file")
+
+
+def _ours(error: BaseException) -> BaseException:
+    """What aiohttp's reader raises for a form that is none, in our words (S16)."""
+    if isinstance(error, TimeoutError):
+        return BodyTimeout("the clip did not come in time")
+    if isinstance(error, (ConnectionError, RequestPayloadError)):
+        return LegClosed("the connection is closed")
+    if isinstance(error, web.HTTPRequestEntityTooLarge):
+        return _too_large()
+    if isinstance(error, (ValueError, RuntimeError, AssertionError, KeyError, HttpProcessingError)):
+        return BadRequest("the form could not be read")
+    return error
+
+
+__all__ = ["MAX_CLIP", "MAX_FORM", "Enrolment", "Upload", "read_upload"]
