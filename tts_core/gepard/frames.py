@@ -14,9 +14,10 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tts_core.errors import BadRequest
+from tts_core.errors import BadRequest, TextTooLong
 from tts_core.nanocodec import fsq
 
+from .config import GepardConfig
 from .sampling import Sampling
 
 Rows: TypeAlias = NDArray[np.float32]
@@ -99,6 +100,22 @@ class FrameRequest:
         prefix = 0 if self.prefix is None else len(self.prefix.rows)
         context = 0 if self.context is None else len(self.context)
         return prefix + text + context + self.sampling.max_frames
+
+
+def check_request(request: FrameRequest, config: GepardConfig) -> None:
+    """See that ``request`` is one for the model of ``config``.
+
+    Raises:
+        BadRequest: token ids or a prefix that are not of this model.
+        TextTooLong: prompt and frames are longer than the model's window.
+    """
+    vocabulary = config.backbone.vocab_size
+    if any(not 0 <= token < vocabulary for token in (*request.ids, *(request.uncond or ()))):
+        raise BadRequest("the prompt holds a token that the model does not have", field="text")
+    if request.prefix is not None and request.prefix.rows.shape[1] != config.hidden_size:
+        raise BadRequest("the voice is of another model", field="voice")
+    if request.positions > config.backbone.max_position_embeddings:
+        raise TextTooLong("prompt and frames are longer than the model's window", field="text")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,13 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from tts_core.errors import BadRequest, EngineError, TextTooLong
+from tts_core.errors import EngineError
 from tts_core.nanocodec import fsq
 
 from .backbone import Cache, Qwen
 from .checkpoint import Checkpoint
 from .config import GepardConfig, dtype_of
-from .frames import Finish, FrameBatch, FrameRequest
+from .frames import Finish, FrameBatch, FrameRequest, check_request
 from .noise import gumbel
 from .sampling import Sampling
 
@@ -85,17 +85,8 @@ class ReferenceModel:
             TextTooLong: prompt and frames are longer than the model's window.
             EngineError: the model gave values that are no numbers.
         """
-        self._check(request)
+        check_request(request, self.config)
         return self._run(request)
-
-    def _check(self, request: FrameRequest) -> None:
-        vocabulary = self.config.backbone.vocab_size
-        if any(not 0 <= token < vocabulary for token in (*request.ids, *(request.uncond or ()))):
-            raise BadRequest("the prompt holds a token that the model does not have", field="text")
-        if request.prefix is not None and request.prefix.rows.shape[1] != self.config.hidden_size:
-            raise BadRequest("the voice is of another model", field="voice")
-        if request.positions > self.config.backbone.max_position_embeddings:
-            raise TextTooLong("prompt and frames are longer than the model's window", field="text")
 
     def _run(self, request: FrameRequest) -> Iterator[FrameBatch]:
         sampling = request.sampling

@@ -223,7 +223,7 @@ def _draw(
 
 
 def _calibrate(parsed: config.GepardConfig, weights: dict[str, torch.Tensor]) -> None:
-    """Set the stop head's bias so that it fires once in some hundred frames, whatever the seed."""
+    """Set the stop head's bias so that it fires once in a hundred frames or so, whatever the seed."""
     wide = {name: tensor.float() for name, tensor in weights.items()}
     bias = wide["stop_head.bias"]
     bias.fill_(-100.0)
@@ -234,7 +234,7 @@ def _calibrate(parsed: config.GepardConfig, weights: dict[str, torch.Tensor]) ->
         request = FrameRequest("", build_prompt(parsed, range(seed, seed + 14)), None, sampling)
         seen += [model.stop_logit for _ in model.frames(request)]
     ordered = sorted(seen)
-    firing = ordered[len(ordered) - 1 - len(ordered) // 120]
+    firing = ordered[-2]
     weights["stop_head.bias"].fill_(-100.0 - firing)
 
 
