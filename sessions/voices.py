@@ -1,42 +1,60 @@
-"""Voices of a session: conditioning bytes that end with the call.
+"""Voices: conditioning bytes that nobody but their tenant can use, and that end when they shall.
 
 Each voice is sealed with AES-256-GCM under its own random data key; the data key is sealed under a key of its
 tenant that is derived from the deployment secret and never enters the store. Both records are bound to
 tenant, session, voice id, model revision and format version, so that a record moved elsewhere opens nothing.
 A session's voice lives on a lease: if its holder dies, both records lapse within the lease without anybody's
 action. To delete is to drop the sealed data key; without it the ciphertext, wherever a copy may lie, stays
-shut.
+shut. Opened voices are kept in this process for a short while (:mod:`sessions.voice_cache`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import hmac
+import inspect
 import json
 import logging
-import re
+import math
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from sessions.prefix import Conditioning, Damaged, pack, unpack
+from sessions.sealing import KEY_RECORD, context, new_key, seal, unseal
 from sessions.secret import DeploymentSecret
-from sessions.store import Clock, Store, Unsubscribe, key
+from sessions.store import Clock, Store, Unsubscribe, Wall, key
+from sessions.voice_cache import Held, VoiceCache
+from sessions.voice_catalogue import (
+    VOICE_ID,
+    About,
+    VoiceCatalogue,
+    VoiceEntry,
+    check_about,
+    clip_name,
+    entry_name,
+    names,
+    table_name,
+)
 from tts_core.errors import BadRequest, StoreError, UnknownVoice
 
 log = logging.getLogger(__name__)
 
 LEASE_S = 60.0
 RENEW_S = 20.0
-MAX_BYTES = 1 << 20
-VERSION = 1
+DROP_S = 5.0
+"""Seconds that a holder of copies has to drop them."""
+VERSION = 2
 CHANNEL = key("", "voices", "deleted")
-_ID = re.compile(r"vc_[0-9a-f]{32}")
-_NONCE = 12
+_MISSING = bytes(KEY_RECORD)
+
+OnDeleted = Callable[[str, str], "int | Awaitable[int | None] | None"]
+"""Told tenant and voice id; returns (now, or when awaited) how many copies it dropped."""
 
 
 class _Deleted(msgspec.Struct):
@@ -46,13 +64,18 @@ class _Deleted(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class StoredVoice:
-    """A voice that was put: its id (128 random bits), and the seconds it lives if nobody renews it."""
+    """A voice that was put: its id (128 random bits), and the seconds it lives if nobody renews it.
+
+    ``commitment`` is the SHA-256 (hex) of its ciphertext. ``reused``: its bytes had been computed before.
+    """
 
     tenant: str
     voice_id: str
     session: str | None
     revision: str
     ttl: float | None
+    commitment: str = ""
+    reused: bool = False
 
 
 class VoiceStore:
@@ -62,13 +85,31 @@ class VoiceStore:
         store: where the sealed records are.
         secret: of the deployment.
         clock: monotonic seconds.
+        wall: Unix seconds.
+        cache: of opened voices.
     """
 
-    def __init__(self, store: Store, secret: DeploymentSecret, *, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self,
+        store: Store,
+        secret: DeploymentSecret,
+        *,
+        clock: Clock = time.monotonic,
+        wall: Wall = time.time,
+        cache: VoiceCache | None = None,
+    ) -> None:
         self._store = store
         self._secret = secret
         self._clock = clock
-        self._deleted_callbacks: list[Callable[[str, str], None]] = []
+        self._wall = wall
+        self.catalogue = VoiceCatalogue(store, secret, wall=wall)
+        self.cache = cache or VoiceCache(clock=clock, wall=wall)
+        self.hits = 0
+        """Times that :meth:`conditioning` answered without the store."""
+        self._consents: Callable[[str, str], Awaitable[bool]] | None = None
+        self._deleter: Callable[[str, str], Awaitable[object]] = self.delete
+        self._deleted_callbacks: list[OnDeleted] = []
+        self._dropping: set[asyncio.Task[int]] = set()
         self._unsubscribe: Unsubscribe | None = None
         self._owed: dict[tuple[str, str], float] = {}
         self._owing: asyncio.Task[None] | None = None
@@ -79,24 +120,35 @@ class VoiceStore:
             self._unsubscribe = await self._store.subscribe(CHANNEL, self._hear)
 
     async def close(self) -> None:
-        """Stop listening. Deletions still owed are left to the lease, which ends by itself."""
+        """Stop listening, drop opened voices. Deletions still owed are left to the lease."""
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
-        if self._owing is not None:
-            self._owing.cancel()
-            await asyncio.gather(self._owing, return_exceptions=True)
-            self._owing = None
+        tasks = [t for t in (self._owing, *self._dropping) if t is not None]
+        self._owing = None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.cache.clear()
 
     @property
     def owed(self) -> int:
         """Deletions that wait for the store to come back."""
         return len(self._owed)
 
-    def on_deleted(self, callback: Callable[[str, str], None]) -> Unsubscribe:
+    def use_consents(self, check: Callable[[str, str], Awaitable[bool]]) -> None:
+        """Ask ``check(tenant, consent id)`` whenever a voice is opened or confirmed."""
+        self._consents = check
+
+    def use_deleter(self, delete: Callable[[str, str], Awaitable[object]]) -> None:
+        """Let leases and debts delete with ``delete(tenant, voice id)``, which may raise StoreError."""
+        self._deleter = delete
+
+    def on_deleted(self, callback: OnDeleted) -> Unsubscribe:
         """Call ``callback(tenant, voice_id)`` in the event loop at each deletion: drop every copy.
 
-        Messages may be lost with a connection; a holder learns of it at the next renewal at the latest.
+        It may be called more than once for a voice. Messages may be lost with a connection; a holder learns
+        of it at the next renewal at the latest.
         """
         self._deleted_callbacks.append(callback)
 
@@ -114,59 +166,142 @@ class VoiceStore:
         ttl: float | None = LEASE_S,
         *,
         revision: str = "",
+        about: About | None = None,
     ) -> StoredVoice:
-        """Seal and keep ``data``.
+        """Seal and keep ``data``: voice, key and row in one step, so that there is never half a voice.
 
         With a ``session`` the voice is that session's alone and has a lease of ``ttl`` seconds; without one
-        it is the tenant's, and permanent if ``ttl`` is None. ``revision`` names the bytes' model.
-        Raises BadRequest for no or too much data, StoreError if it was not kept.
+        it is the tenant's, and permanent if ``ttl`` is None. ``revision`` names the bytes' model. A voice
+        ends with its ``about.until``, whatever its ttl. Raises BadRequest for no or too much data or a bad
+        description, StoreError if it was not kept.
         """
-        if not 0 < len(data) <= MAX_BYTES:
-            raise BadRequest(f"a voice has 1 to {MAX_BYTES} bytes", field="voice")
+        about, now = check_about(about or About()), self._wall()
         if session is not None and ttl is None:
             raise BadRequest("a session's voice needs a lease", field="ttl")
+        if about.until is not None and about.until <= now:
+            raise BadRequest("the voice would have ended already", field="until")
+        until = about.until
+        if session is None and ttl is not None:
+            until = min(now + ttl, math.inf if until is None else until)
+        elif session is None and until is not None:
+            ttl = until - now
+        lease = None if session is None else ttl
+        packed = pack(Conditioning(data, math.inf if until is None else until, lease or 0.0, about.consent))
         voice_id = f"vc_{secrets.token_hex(16)}"
-        context = _context(tenant, session, voice_id, revision)
-        data_key = AESGCM.generate_key(256)
-        wrapped = _seal(self._tenant_key(tenant), data_key, b"key" + context)
-        sealed = _seal(data_key, data, b"data" + context)
-        key_name, data_name = _names(tenant, voice_id)
+        bound = _bound(tenant, session, voice_id, revision)
+        data_key = new_key()
+        wrapped = seal(self._tenant_key(tenant), data_key, context("key", *bound))
+        sealed = seal(data_key, packed, context("data", *bound))
+        commitment = hashlib.sha256(sealed).hexdigest()
+        entry = VoiceEntry(
+            id=voice_id,
+            session=session,
+            name=about.name,
+            language=about.language,
+            created=now,
+            until=until,
+            lease=lease,
+            revision=revision,
+            consent=about.consent,
+            commitment=commitment,
+            source=about.source,
+            notes=about.notes,
+        )
+        key_name, data_name = names(tenant, voice_id)
+        row, beside = self.catalogue.encode(tenant, entry)
         try:
-            await self._store.set_many({key_name: wrapped, data_name: sealed}, ttl)
+            await self._store.table_set(
+                table_name(tenant),
+                {voice_id: row},
+                values={key_name: wrapped, data_name: sealed, **beside},
+                values_ttl=ttl,
+            )
         except (StoreError, asyncio.CancelledError):
             self._owe(tenant, voice_id, LEASE_S if ttl is None else ttl)  # it may have been kept all the same
             raise
-        return StoredVoice(tenant, voice_id, session, revision, ttl)
+        return StoredVoice(tenant, voice_id, session, revision, ttl, commitment)
 
     async def get(
         self, tenant: str, voice_id: str, *, session: str | None = None, revision: str = ""
     ) -> bytes:
-        """The conditioning bytes.
+        """The conditioning bytes of a voice of exactly this session (or None), from the store.
 
         Raises UnknownVoice, in the same words, for one that is missing, deleted, lapsed, another tenant's,
         another session's, made by another model, or damaged; StoreError if the store is away.
         """
-        names = _names(tenant, voice_id) if _ID.fullmatch(voice_id) else _names(tenant, "vc_none")
-        wrapped, sealed = await asyncio.gather(*(self._store.get(n) for n in names))
-        context = _context(tenant, session, voice_id, revision)
-        # A missing voice takes the same path, with records that open nothing.
-        try:
-            data_key = _open(self._tenant_key(tenant), wrapped or bytes(60), b"key" + context)
-            return _open(data_key, sealed or bytes(60), b"data" + context)
-        except InvalidTag:
-            raise UnknownVoice("no such voice", field="voice") from None
+        return (await self._open(tenant, voice_id, (session,), revision)).voice.data
+
+    async def conditioning(
+        self, tenant: str, voice_id: str, *, session: str | None = None, revision: str = ""
+    ) -> bytes:
+        """The bytes to speak with: of a permanent voice, or of one of ``session``.
+
+        Answered from this process where the voice was opened or confirmed a moment ago. While the store is
+        away, a voice that is held here goes on until its lease would have ended (a permanent one: five
+        minutes). Raises as :meth:`get`, and UnknownVoice where its consent does not hold any more.
+        """
+        held = self.cache.find(tenant, voice_id)
+        if held is not None and held.session in {None, session} and held.revision == revision:
+            if self.cache.fresh(held):
+                self.hits += 1
+                return held.voice.data
+            with contextlib.suppress(StoreError):
+                if not await self._confirmed(tenant, voice_id, held):
+                    await self.forget(tenant, voice_id)
+            if self.cache.find(tenant, voice_id) is held:
+                return held.voice.data
+        held = await self._open(
+            tenant, voice_id, (session, None) if session is not None else (None,), revision
+        )
+        if not await self._consented(tenant, held) or not self.cache.keep(tenant, voice_id, held):
+            raise _unknown()
+        return held.voice.data
+
+    def salt(self, tenant: str, voice_id: str) -> str:
+        """Salt (hex) for an engine's prefix cache: nobody else's request ever meets this voice's entries.
+
+        The rule is S24: one tenant must not learn from the time to the first audio what another has said.
+        """
+        text = json.dumps([tenant, voice_id]).encode()
+        return hmac.new(self._secret.derive("prefix cache"), text, hashlib.sha256).hexdigest()
 
     async def renew(self, tenant: str, voice_id: str, ttl: float = LEASE_S) -> bool:
-        """Extend a voice's lease; False if it is gone. Raises StoreError."""
-        return await self._store.touch(_names(tenant, voice_id), ttl) == 2
+        """Extend the lease of a session's voice; False if it is gone. Raises StoreError."""
+        alive = await self._store.touch((*names(tenant, voice_id), entry_name(tenant, voice_id)), ttl) == 3
+        if alive:
+            self.cache.confirm(tenant, voice_id)
+        return alive
+
+    async def destroy(self, tenant: str, voice_id: str) -> bool:
+        """Drop key, ciphertext and entry in one step and tell nobody; False if there was none.
+
+        Raises StoreError.
+        """
+        entry, _, _ = await self.catalogue.look(tenant, voice_id)
+        keys = [*names(tenant, voice_id), entry_name(tenant, voice_id)]
+        if entry is not None and entry.source:
+            keys.append(clip_name(tenant, entry.source))
+        return await self._store.table_drop(table_name(tenant), voice_id, keys=tuple(keys)) > 0
+
+    async def forget(self, tenant: str, voice_id: str) -> int:
+        """Drop every copy in this process and whatever else holds one for it; how many there were.
+
+        Raises TimeoutError or what a holder raised if one did not drop its copies.
+        """
+        copies, waiting = self._tell(tenant, voice_id)
+        return copies + await _sum(waiting)
+
+    def lost(self, tenant: str, voice_id: str) -> None:
+        """A voice has turned out to be gone: its copies here go too."""
+        self._drop_copies(tenant, voice_id)
 
     async def delete(self, tenant: str, voice_id: str) -> bool:
         """Drop the data key and the ciphertext, tell every gateway; False if there was none.
 
         Raises StoreError if it could not be done now: see :meth:`delete_surely`.
         """
-        existed = await self._store.delete(*_names(tenant, voice_id)) > 0
-        self._tell(tenant, voice_id)
+        existed = await self.destroy(tenant, voice_id)
+        self._drop_copies(tenant, voice_id)
         with contextlib.suppress(StoreError):
             await self._store.publish(CHANNEL, msgspec.msgpack.encode(_Deleted(tenant, voice_id)))
         return existed
@@ -178,12 +313,12 @@ class VoiceStore:
         cancelled, it goes on in the background.
         """
         try:
-            await self.delete(tenant, voice_id)
+            await self._deleter(tenant, voice_id)
         except asyncio.CancelledError:
             self._owe(tenant, voice_id, within)
             raise
         except StoreError:
-            self._tell(tenant, voice_id)
+            self._drop_copies(tenant, voice_id)
             self._owe(tenant, voice_id, within)
 
     def hold(self, voice: StoredVoice, *, on_lost: Callable[[], None] | None = None) -> VoiceLease:
@@ -194,17 +329,69 @@ class VoiceStore:
         """
         return VoiceLease(self, voice, on_lost)
 
+    async def _open(
+        self, tenant: str, voice_id: str, sessions: tuple[str | None, ...], revision: str
+    ) -> Held:
+        found = names(tenant, voice_id if VOICE_ID.fullmatch(voice_id) else "vc_none")
+        wrapped, sealed = await asyncio.gather(*(self._store.get(n) for n in found))
+        # A missing voice takes the same path, with records that open nothing.
+        for session in sessions:
+            bound = _bound(tenant, session, voice_id, revision)
+            data_key = unseal(self._tenant_key(tenant), wrapped or _MISSING, context("key", *bound))
+            if data_key is None:
+                continue
+            packed = unseal(data_key, sealed or _MISSING, context("data", *bound))
+            if packed is None:
+                continue
+            try:
+                voice = unpack(packed)
+            except Damaged:
+                continue
+            if self._wall() < voice.until:
+                return Held(session, revision, voice, wrapped or b"")
+        raise _unknown()
+
+    async def _confirmed(self, tenant: str, voice_id: str, held: Held) -> bool:
+        record = await self._store.get(names(tenant, voice_id)[0])
+        if record != held.record or not await self._consented(tenant, held):
+            return False
+        self.cache.confirm(tenant, voice_id)
+        return True
+
+    async def _consented(self, tenant: str, held: Held) -> bool:
+        if not held.voice.consent or self._consents is None:
+            return True
+        return await self._consents(tenant, held.voice.consent)
+
     def _tenant_key(self, tenant: str) -> bytes:
         return self._secret.derive("voice", tenant)
 
     def _hear(self, message: bytes) -> None:
         with contextlib.suppress(msgspec.MsgspecError):
             deleted = msgspec.msgpack.decode(message, type=_Deleted)
-            self._tell(deleted.tenant, deleted.voice)
+            self._drop_copies(deleted.tenant, deleted.voice)
 
-    def _tell(self, tenant: str, voice_id: str) -> None:
+    def _tell(self, tenant: str, voice_id: str) -> tuple[int, list[Awaitable[int | None]]]:
+        copies, waiting = self.cache.forget(tenant, voice_id), []
         for callback in tuple(self._deleted_callbacks):
-            callback(tenant, voice_id)
+            answer = callback(tenant, voice_id)
+            if inspect.isawaitable(answer):
+                waiting.append(answer)
+            else:
+                copies += answer or 0
+        return copies, waiting
+
+    def _drop_copies(self, tenant: str, voice_id: str) -> None:
+        _, waiting = self._tell(tenant, voice_id)
+        if waiting:
+            task = asyncio.create_task(_sum(waiting), name="voice-copies")
+            self._dropping.add(task)
+            task.add_done_callback(self._dropped)
+
+    def _dropped(self, task: asyncio.Task[int]) -> None:
+        self._dropping.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("copies of a voice were not dropped", extra={"reason": type(error).__name__})
 
     def _owe(self, tenant: str, voice_id: str, within: float) -> None:
         self._owed[tenant, voice_id] = self._clock() + within
@@ -217,7 +404,7 @@ class VoiceStore:
             now = self._clock()
             for (tenant, voice_id), until in list(self._owed.items()):
                 try:
-                    await self.delete(tenant, voice_id)
+                    await self._deleter(tenant, voice_id)
                 except StoreError:
                     if now < until:
                         continue
@@ -248,6 +435,7 @@ class VoiceLease:
             return True
         if not alive and not self._closed:
             self.lost = True
+            self._voices.lost(self.voice.tenant, self.voice.voice_id)
             if self._on_lost is not None:
                 self._on_lost()
         return alive
@@ -277,21 +465,15 @@ class VoiceLease:
                 return
 
 
-def _names(tenant: str, voice_id: str) -> tuple[str, str]:
-    return key(tenant, "voice", voice_id, "key"), key(tenant, "voice", voice_id, "data")
+def _bound(tenant: str, session: str | None, voice_id: str, revision: str) -> tuple[str | int | None, ...]:
+    """What both records are bound to."""
+    return VERSION, tenant, session, voice_id, revision
 
 
-def _context(tenant: str, session: str | None, voice_id: str, revision: str) -> bytes:
-    """What both records are bound to, unambiguously written."""
-    return json.dumps([VERSION, tenant, session, voice_id, revision]).encode()
+def _unknown() -> UnknownVoice:
+    return UnknownVoice("no such voice", field="voice")
 
 
-def _seal(secret: bytes, data: bytes, context: bytes) -> bytes:
-    nonce = secrets.token_bytes(_NONCE)
-    return nonce + AESGCM(secret).encrypt(nonce, data, context)
-
-
-def _open(secret: bytes, sealed: bytes, context: bytes) -> bytes:
-    if len(sealed) < _NONCE + 16:
-        raise InvalidTag
-    return AESGCM(secret).decrypt(sealed[:_NONCE], sealed[_NONCE:], context)
+async def _sum(waiting: list[Awaitable[int | None]]) -> int:
+    async with asyncio.timeout(DROP_S):
+        return sum(n or 0 for n in await asyncio.gather(*waiting))

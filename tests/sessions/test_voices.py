@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessions.memory_store import MemoryStore
+from sessions.prefix import MAX_BYTES
 from sessions.redis_store import RedisStore
 from sessions.secret import DeploymentSecret
 from sessions.store import Store, key
-from sessions.voices import MAX_BYTES, VoiceStore
+from sessions.voice_catalogue import About
+from sessions.voices import VoiceStore
 from tests.peers.redis import RedisServer
 from tests.sessions.conftest import Clock, eventually
 from tts_core.errors import BadRequest, StoreError, UnknownVoice
@@ -96,18 +98,24 @@ async def test_any_bytes_and_names(data: bytes, tenant: str, session: str | None
 
 async def test_the_store_never_sees_the_voice_nor_its_key(shared_redis: RedisServer) -> None:
     store = RedisStore(shared_redis.url, deadline=5.0)
-    await VoiceStore(store, SECRET).put("dump", "s1", DATA)
+    voices = VoiceStore(store, SECRET)
+    about = About(name="Grandmother Ida", language="de-DE", notes=("a little noise",))
+    v = await voices.put("dump", "a-session", DATA, about=about)
+    p = await voices.put("dump", None, DATA, None, about=about)
+    records = []
     with shared_redis.client() as client:
-        found = [client.get(k) for k in client.scan_iter("vx:dump:*")]
-    assert len(found) == 2
-    for record in found:
+        for name in client.scan_iter("vx:dump:*"):
+            table = client.type(name) == b"hash"
+            records += list(client.hgetall(name).values()) if table else [client.get(name)]
+    assert len(records) == 2 * 2 + 1 + 2
+    for record in records:
         assert isinstance(record, bytes)
         assert not any(DATA[i : i + 16] in record for i in range(256))
+        assert not any(word in record for word in (b"Ida", b"de-DE", b"noise", b"a-session"))
     other = VoiceStore(store, DeploymentSecret(b"another deployment's very secret"))
-    with shared_redis.client() as client:
-        voice_id = next(client.scan_iter("vx:dump:*")).decode().split(":")[3]
-    assert await _unknown(other, "dump", voice_id, "s1")
-    assert not await _unknown(VoiceStore(store, SECRET), "dump", voice_id, "s1")
+    assert await _unknown(other, "dump", v.voice_id, "a-session")
+    assert await _unknown(other, "dump", p.voice_id, None)
+    assert not await _unknown(VoiceStore(store, SECRET), "dump", v.voice_id, "a-session")
     await store.close()
 
 
@@ -255,6 +263,7 @@ HOLDER = """
 import asyncio, sys
 from sessions.redis_store import RedisStore
 from sessions.secret import DeploymentSecret
+from sessions.voice_catalogue import About
 from sessions.voices import VoiceStore
 
 async def main():
@@ -290,7 +299,16 @@ async def test_a_killed_gateway_leaves_no_voice(shared_redis: RedisServer) -> No
             return not client.exists(name)
 
         await eventually(gone, 5)
+        # What is left is a mark: a random id, no name, no key, no voice.
+        assert list(client.scan_iter("vx:killed:*")) == [b"vx:killed:voices"]
+        marks = client.hgetall("vx:killed:voices")
+        assert isinstance(marks, dict)
+        assert [(len(i), len(mark)) for i, mark in marks.items()] == [(35, 9)]
+    store = RedisStore(shared_redis.url, deadline=5.0)
+    assert await VoiceStore(store, DeploymentSecret(b"x" * 32)).catalogue.counts("killed") == (0, 0)
+    with shared_redis.client() as client:
         assert not list(client.scan_iter("vx:killed:*"))
+    await store.close()
 
 
 async def test_a_voice_that_was_kept_without_our_knowing_is_deleted(own_redis: RedisServer) -> None:
