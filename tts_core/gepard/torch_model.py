@@ -201,7 +201,7 @@ class TorchModel:
             self._drop(job)
 
     async def stats(self) -> dict[str, float]:
-        """Requests, frames, seconds of work in them and crashes so far; seconds of the last start; load now."""
+        """Requests, frames, seconds of work and crashes so far; seconds of the last start; load now."""
         return {**self._counts, "running": float(len(self._running)), "waiting": float(len(self._waiting))}
 
     # -- requests -------------------------------------------------------------------------------------
