@@ -171,7 +171,7 @@ def _snr(part: Samples, power: NDArray[np.float64], active: NDArray[np.bool_]) -
 
 
 def _best(power: NDArray[np.float64], loud: float, samples: int) -> tuple[int, int]:
-    """The stretch with most energy, in which a frame counts up to ``loud``; its ends drawn in to quiet frames."""
+    """The stretch with most energy, frames counting up to ``loud``; its ends drawn in to quiet frames."""
     want = int(BEST_S * RATE) // FRAME
     if samples <= BEST_S * RATE or len(power) <= want:
         return 0, min(samples, int(BEST_S * RATE))

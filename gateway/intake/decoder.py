@@ -72,7 +72,7 @@ def find_ffmpeg() -> str | None:
 
 
 def arguments(media: Media) -> list[str]:
-    """What ffmpeg is told: one demuxer, one codec, one stream, the protocols of its input and output alone."""
+    """What ffmpeg is told: one demuxer, codec and stream, no protocol but those of its input and output."""
     protocol, source = ("file", "/dev/fd/0") if media.seek else ("pipe", "pipe:0")
     return [
         *("-nostdin", "-hide_banner", "-loglevel", "error", "-max_alloc", str(64 << 20)),
@@ -191,7 +191,7 @@ class Decoding:
                 buffer.fill(0)
 
     def _read(self, process: subprocess.Popen[bytes], out: memoryview) -> tuple[int, bytes]:
-        """Read until the process has ended; the number of samples, and its messages. It is gone afterwards."""
+        """Read until the process has ended: how many samples, and its messages. It is gone afterwards."""
         assert process.stdout is not None and process.stderr is not None
         until = self._clock() + self._limits.wall_s
         at, words = 0, b""

@@ -50,8 +50,8 @@ class Finding:
 def assess(clip: Clip, bounds: Bounds | None = None) -> list[Finding]:
     """Judge a clip by what was measured when it was decoded; no work on samples: the event loop may call it.
 
-    Codes: ``silent``, ``too_short``, ``too_long``, ``clipped``, ``noisy``, ``quiet``, ``damaged``; refusals come
-    first.
+    Codes: ``silent``, ``too_short``, ``too_long``, ``clipped``, ``noisy``, ``quiet``, ``damaged``; refusals
+    come first.
     """
     bounds = bounds or Bounds()
     measures = clip.measures
