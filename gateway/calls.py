@@ -366,4 +366,5 @@ class CallHub:
         """The call is over: its agent is told."""
         self.calls.pop(call.id, None)
         await call.ended()
+        await self._services.holds.end(call.id)
         self._changed.set()

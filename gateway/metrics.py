@@ -95,6 +95,8 @@ class Metrics:
         self.loop_lag = histogram("event_loop_lag_seconds", "How late the event loop woke", (), FINE)
         self.store_up = gauge("store_up", "1 while the store answers")
         self.draining = gauge("draining", "1 while shutting down")
+        self.voice_lookups = 0
+        """Times that a voice of a tenant's own was asked for."""
         self._engine = {
             name: gauge(f"engine_{name}", words)
             for name, words in {

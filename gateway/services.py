@@ -25,6 +25,7 @@ from tts_core.errors import Draining, VoxwireError
 
 if TYPE_CHECKING:
     from gateway.calls import CallHub
+    from gateway.holds import VoiceHolds
     from gateway.native.session import NativeSession
     from gateway.security import Guard
     from gateway.sockets import Socket
@@ -102,6 +103,7 @@ class Services:
     limits: ContextGate = field(init=False)
     rates: RateLimiter = field(init=False)
     voices: VoiceStore = field(init=False)
+    holds: VoiceHolds = field(init=False)
     phrases: PhraseCache | None = None
     guard: Guard = field(init=False)
 

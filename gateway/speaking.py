@@ -2,25 +2,64 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from sessions.context import Context, ContextOptions
 from sessions.events import Cancelled, Done, Event, Failed
 from sessions.playback import Playback, PlaybackClock
-from sessions.runner import ContextRunner, Sink, Speech
-from tts_core.errors import LimitExceeded, UnknownVoice
+from sessions.runner import Conditioning, ContextRunner, Sink, Speech
+from sessions.voice_catalogue import VOICE_ID
+from tts_core.engine import VoiceInfo
+from tts_core.errors import BadRequest, LimitExceeded, StoreError, UnknownVoice
 
 if TYPE_CHECKING:
     from gateway.services import Services
     from sessions.limits import Slot
     from sessions.principal import Principal
-    from tts_core.engine import VoiceInfo
+    from sessions.voice_catalogue import VoiceEntry
+    from tts_core.engine import EngineInfo
 
 log = logging.getLogger(__name__)
 
+VoiceKind = Literal["built_in", "permanent", "session"]
+
+LISTED = 200
+"""Of a tenant's own voices in a greeting; GET /v1/voices has all."""
+
 _OUTCOMES = {Done: "done", Cancelled: "cancelled", Failed: "failed"}
+
+
+class CannotClone(BadRequest):
+    """The engine has no voices but its own."""
+
+    code = "cannot_clone"
+    status = 409
+
+    def __init__(self) -> None:
+        super().__init__("this engine cannot clone voices; GET /v1/voices lists its own", field="voice")
+
+
+def voice_revision(info: EngineInfo) -> str:
+    """Names the model that a voice's conditioning is for; another one cannot use it."""
+    return f"{info.name} {info.revision}"
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """A voice that a caller may use now.
+
+    ``conditioning`` is None for a built-in one. ``lasting``: what it spoke may be kept for its tenant.
+    """
+
+    id: str
+    conditioning: Conditioning | None = None
+    lasting: bool = True
 
 
 class Speaking:
@@ -40,12 +79,64 @@ class Speaking:
             return []
         return [v for v in voices if v.id == bound]
 
+    async def listed(
+        self, principal: Principal, scopes: Sequence[str] = ()
+    ) -> list[tuple[VoiceInfo, VoiceKind]]:
+        """The voices that this caller may ask for: built-in ones, then the tenant's, the newest first.
+
+        Of the tenant's LISTED at most. Without the store, only the built-in ones are known.
+        """
+        built_in: list[tuple[VoiceInfo, VoiceKind]] = [(v, "built_in") for v in self.voices(principal)]
+        if not self._services.engine.info.can_clone:
+            return built_in
+        found: dict[str, VoiceEntry] = {}
+        with contextlib.suppress(StoreError):
+            for scope in scopes or (None,):
+                own = await self._services.voices.catalogue.list(principal.tenant, session=scope)
+                found |= {entry.id: entry for entry in own}
+        entries = sorted(found.values(), key=lambda e: -e.created)
+        if principal.voice is not None:
+            entries = [e for e in entries if e.id == principal.voice]
+        return built_in + [
+            (VoiceInfo(e.id, e.name, e.language), "permanent" if e.session is None else "session")
+            for e in entries[:LISTED]
+        ]
+
+    async def resolve(self, principal: Principal, name: str, scopes: Sequence[str] = ()) -> Voice:
+        """The voice for what a client asked, be it built in or the tenant's own.
+
+        ``scopes`` are the session and call in which it is to speak, whose voices may be used besides the
+        permanent ones. Takes one look into the store where a voice of the tenant's own has not been used here
+        for a while. Raises as :meth:`voice`, CannotClone, and StoreError.
+        """
+        voice_id = self.voice(principal, name)
+        if not VOICE_ID.fullmatch(voice_id):
+            return Voice(voice_id)
+        services = self._services
+        info = services.engine.info
+        if not info.can_clone:
+            raise CannotClone
+        scope = services.holds.scope(principal.tenant, voice_id)
+        session = scope if scope in scopes else None
+
+        async def conditioning() -> bytes:
+            services.metrics.voice_lookups += 1
+            return await services.voices.conditioning(
+                principal.tenant, voice_id, session=session, revision=voice_revision(info)
+            )
+
+        await conditioning()
+        held = services.voices.cache.find(principal.tenant, voice_id)
+        lasting = session is None and held is not None and math.isinf(held.voice.until)
+        return Voice(voice_id, conditioning, lasting)
+
     def voice(self, principal: Principal, name: str) -> str:
-        """The engine's voice for what a client asked.
+        """The id of the voice for what a client asked.
 
         An empty name is the default voice, or the one that a token is bound to. Aliases come from the
-        settings; the alias "*" takes every name that is not known otherwise. Raises UnknownVoice if there is
-        none, Forbidden if a token is for another one.
+        settings; the alias "*" takes every name that is not known otherwise. An id of the form of a tenant's
+        own voice is passed: whether there is one, ``resolve`` knows. Raises UnknownVoice if there is none,
+        Forbidden if a token is for another one.
         """
         voice = self._known(name or principal.voice or "")
         if principal.voice is not None and voice != self._known(principal.voice):
@@ -62,6 +153,8 @@ class Speaking:
         if wanted == "default":
             wanted = default
         known = {v.id for v in voices}
+        if VOICE_ID.fullmatch(wanted):
+            return wanted
         if wanted not in known and "*" in aliases:
             wanted = aliases["*"]
         if wanted not in known:
@@ -80,12 +173,14 @@ class Speaking:
         playback: Playback | None = None,
         finishing: bool = False,
         has_text: bool = False,
+        voice: Voice | None = None,
     ) -> ContextRunner:
         """A runner for a new context; the caller starts it.
 
         ``allowance`` is shared by all contexts of one session; ``finishing`` as in ``Session.may_open``.
         ``has_text``: it is to speak at once, so that it is refused here where there is no room; a refusal
-        must cost next to nothing, or a flood of them would hold up those who were let in.
+        must cost next to nothing, or a flood of them would hold up those who were let in. ``voice`` is that
+        of the options, as ``resolve`` gave it.
 
         Raises Draining when the gateway takes no new work, Busy, and BadRequest for a bad id.
         """
@@ -113,8 +208,10 @@ class Speaking:
             playback,
             TenantAdmission(services, principal, allowance),
             services.phrases.of(principal, services.engine.info)
-            if options.cache and services.phrases is not None
+            if options.cache and services.phrases is not None and (voice is None or voice.lasting)
             else None,
+            conditioning=None if voice is None else voice.conditioning,
+            salt=services.voices.salt(principal.tenant, options.voice),
         )
         return runner
 

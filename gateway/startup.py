@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from gateway.calls import CallHub
 from gateway.engine import make_engine
+from gateway.holds import VoiceHolds
 from gateway.security import Guard
 from gateway.services import Services
 from gateway.settings import Settings
@@ -41,6 +42,7 @@ def build(
     services = Services(settings=settings, engine=engine, clock=clock)
     services.speaking = Speaking(services)
     services.calls = CallHub(services)
+    services.holds = VoiceHolds(services)
     services.wheel = TimerWheel(clock, on_lateness=lambda late, _: services.metrics.lateness.observe(late))
     services.scheduler = Scheduler(engine, clock, settings.max_contexts or None)
     services.normaliser = Normaliser()
@@ -86,6 +88,7 @@ async def start(services: Services) -> None:
         )
         closing.push_async_callback(phrases.close)
         await phrases.start()
+        closing.callback(services.voices.on_deleted(phrases.clear_voice))
         services.metrics.watch_phrases(
             lambda: {"hit": phrases.hits, "miss": phrases.misses, "failed": phrases.failures}
         )

@@ -46,10 +46,14 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class PhraseKey:
-    """Names one phrase of one tenant; tells nothing about its text."""
+    """Names one phrase of one tenant; tells nothing about its text.
+
+    ``voice`` is the id of the tenant's own voice that speaks it, "" for a built-in one.
+    """
 
     tenant: str
     name: str
+    voice: str = ""
 
 
 def pack(phrase: Phrase, name: str) -> bytes:
@@ -95,7 +99,7 @@ class PhraseCache:
     Args:
         store: shared by the gateways.
         secret: of the deployment.
-        max_bytes: for each tenant in the store; the least recently used go first.
+        max_bytes: for each tenant, and each voice of its own, in the store; the least recently used go first.
         ttl: seconds a phrase is kept from the time it was made, used or not.
         front_bytes: kept in this process besides, over all tenants.
         clock: monotonic seconds.
@@ -151,11 +155,12 @@ class PhraseCache:
         speed: float,
         text: str,
         form: str = "pcm_s16",
+        own: bool = False,
     ) -> PhraseKey | None:
         """The phrase's name, or None if this caller did not ask for a cache.
 
         ``revision`` of the engine (name and revision), ``text`` as given to the engine, ``form`` for whatever
-        else changes the audio.
+        else changes the audio. ``own``: the voice is one of the tenant's own, whose phrases go with it.
         """
         if not principal.phrase_cache:
             return None
@@ -164,7 +169,7 @@ class PhraseCache:
             len(p).to_bytes(4, "big") + p for p in (x.encode("utf-8", "surrogatepass") for x in parts)
         )
         name = hmac.digest(self._tenant_key(principal.tenant), message, "sha256").hex()
-        return PhraseKey(principal.tenant, name)
+        return PhraseKey(principal.tenant, name, voice if own else "")
 
     async def get(self, phrase_key: PhraseKey | None) -> Phrase | None:
         """The phrase, or None. Never raises, and takes at most the store's cache deadline."""
@@ -174,7 +179,7 @@ class PhraseCache:
         fetched = data is None
         if data is None:
             try:
-                data = await self._store.cache_get(_cache(phrase_key.tenant), phrase_key.name)
+                data = await self._store.cache_get(_cache(phrase_key), phrase_key.name)
             except StoreError:
                 self.failures += 1
         phrase = None
@@ -201,19 +206,34 @@ class PhraseCache:
             return False
         self._front_put(phrase_key, data, min(self._ttl, 60.0))
         try:
-            cache = _cache(phrase_key.tenant)
-            await self._store.cache_put(cache, phrase_key.name, data, self._ttl, self._max_bytes)
+            await self._store.cache_put(
+                _cache(phrase_key), phrase_key.name, data, self._ttl, self._max_bytes
+            )
         except StoreError:
             self.failures += 1
             return False
         return True
 
     async def clear(self, tenant: str) -> int:
-        """Drop all phrases of a tenant, on every gateway; how many the store had. Raises StoreError."""
+        """Drop a tenant's phrases by built-in voices, on every gateway; how many the store had.
+
+        Raises StoreError.
+        """
         self._forget(tenant)
-        removed = await self._store.cache_clear(_cache(tenant))
+        removed = await self._store.cache_clear(_cache(PhraseKey(tenant, "")))
         await self._store.publish(CHANNEL, tenant.encode("utf-8", "surrogatepass"))
         return removed
+
+    async def clear_voice(self, tenant: str, voice: str) -> int:
+        """Drop what one of the tenant's own voices has spoken, from the store and here; how many were here.
+
+        Each gateway does it for itself when it hears that the voice was deleted. Raises StoreError.
+        """
+        here = [k for k in self._front if k.tenant == tenant and k.voice == voice]
+        for phrase_key in here:
+            self._front_drop(phrase_key)
+        await self._store.cache_clear(_cache(PhraseKey(tenant, "", voice)))
+        return len(here)
 
     def of(self, principal: Principal, info: EngineInfo) -> SpokenPhrases | None:
         """The cache for one caller and engine in the engine's own terms; None if the caller has none."""
@@ -255,7 +275,7 @@ class PhraseCache:
             self._front_size -= len(entry[0])
 
     def _forget(self, tenant: str) -> None:
-        for phrase_key in [k for k in self._front if k.tenant == tenant]:
+        for phrase_key in [k for k in self._front if k.tenant == tenant and not k.voice]:
             self._front_drop(phrase_key)
 
 
@@ -296,8 +316,10 @@ class SpokenPhrases:
             speed=request.speed,
             text=request.text,
             form=repr((request.seed, conditioning, request.continues)),
+            own=request.conditioning is not None,
         )
 
 
-def _cache(tenant: str) -> str:
-    return key(tenant, "phrases")
+def _cache(phrase_key: PhraseKey) -> str:
+    parts = (phrase_key.voice,) if phrase_key.voice else ()
+    return key(phrase_key.tenant, "phrases", *parts)

@@ -29,6 +29,7 @@ from sessions.events import TERMINAL, Audio, AudioFormat, Cancelled, Done, Event
 from sessions.principal import Principal
 from sessions.runner import ContextRunner
 from sessions.session import Session
+from tts_core.engine import VoiceInfo
 from tts_core.errors import BadRequest, LegClosed, UnknownVoice, VoxwireError
 from tts_core.text.segment import TextOptions
 
@@ -175,7 +176,8 @@ class Connection:
         self.contexts.may_open(context_id)
         context = CartesiaContext(context_id)
         context.format, _ = wire.format_of(request)
-        context.voice = self._services.speaking.voice(self._principal, wire.voice_of(request))
+        voice = await self._services.speaking.resolve(self._principal, wire.voice_of(request))
+        context.voice = voice.id
         options = wire.options_of(
             request,
             base_options(self._services, self._principal),
@@ -195,6 +197,7 @@ class Connection:
             options=options,
             sink=sink,
             has_text=True,
+            voice=voice,
         )
         context.last_sent = self._services.clock()
         self._say(context, request)  # before it is open: a text that is refused opens nothing
@@ -274,11 +277,12 @@ async def _spoken(
     services = services_of(request)
     if not body.transcript:
         raise BadRequest("transcript is needed", field="transcript")
+    voice = await services.speaking.resolve(principal, wire.voice_of(body))
     options = wire.options_of(
         body,
         replace(base_options(services, principal), run_ahead_s=HTTP_RUN_AHEAD_S),
         fmt=fmt,
-        voice=services.speaking.voice(principal, wire.voice_of(body)),
+        voice=voice.id,
         languages=services.engine.info.languages,
         final=True,
     )
@@ -291,6 +295,7 @@ async def _spoken(
         options=options,
         sink=queue.put,
         has_text=True,
+        voice=voice,
     )
     runner.text(body.transcript)
     runner.end()
@@ -375,8 +380,7 @@ async def tts_sse(request: web.Request) -> web.StreamResponse:
     return response
 
 
-def _voice_entry(services: Services, index: int) -> dict[str, object]:
-    voice = services.engine.info.voices[index]
+def _voice_entry(voice: VoiceInfo, kind: str) -> dict[str, object]:
     return {
         "id": voice.id,
         "name": voice.name,
@@ -384,27 +388,26 @@ def _voice_entry(services: Services, index: int) -> dict[str, object]:
         "gender": {"female": "feminine", "male": "masculine"}.get(voice.gender, "gender_neutral"),
         "language": voice.language.split("-")[0],
         "country": voice.language.partition("-")[2] or None,
-        "is_owner": False,
-        "is_public": True,
+        "is_owner": kind != "built_in",
+        "is_public": kind == "built_in",
         "created_at": "2026-01-01T00:00:00Z",
     }
 
 
 async def voices(request: web.Request) -> web.Response:
-    """``GET /voices``: paged by ``limit`` and ``starting_after``."""
-    await authenticate(request)
-    services = services_of(request)
-    known = services.engine.info.voices
+    """``GET /voices``: paged by ``limit`` and ``starting_after``; a tenant's own voices come last."""
+    principal = await authenticate(request)
     try:
         limit = int(request.query.get("limit", "100"))
     except ValueError:
         raise BadRequest("limit must be a whole number", field="limit") from None
     if not 1 <= limit <= 100:
         raise BadRequest("limit must be from 1 to 100", field="limit")
+    known = await services_of(request).speaking.listed(principal)
     after = request.query.get("starting_after")
-    ids = [v.id for v in known]
+    ids = [v.id for v, _ in known]
     start = ids.index(after) + 1 if after in ids else 0
-    page = [_voice_entry(services, i) for i in range(start, min(start + limit, len(ids)))]
+    page = [_voice_entry(*each) for each in known[start : start + limit]]
     more = start + limit < len(ids)
     return web.json_response(
         {"data": page, "has_more": more, "next_page": ids[start + limit - 1] if more else None}
@@ -413,9 +416,8 @@ async def voices(request: web.Request) -> web.Response:
 
 async def voice(request: web.Request) -> web.Response:
     """``GET /voices/{id}``."""
-    await authenticate(request)
-    services = services_of(request)
-    ids = [v.id for v in services.engine.info.voices]
-    if request.match_info["id"] not in ids:
-        raise UnknownVoice("there is no voice of this id", field="id")
-    return web.json_response(_voice_entry(services, ids.index(request.match_info["id"])))
+    principal = await authenticate(request)
+    for info, kind in await services_of(request).speaking.listed(principal):
+        if info.id == request.match_info["id"]:
+            return web.json_response(_voice_entry(info, kind))
+    raise UnknownVoice("there is no voice of this id", field="id")

@@ -140,7 +140,7 @@ async def _serve(services: Services, principal: Principal, socket: Socket, hello
     watch = services.spawn(_drain(services, session, socket), name="native drain")
     over = False
     try:
-        await socket.send(m.encode(session.hello(resumed=hello.resume is not None)).decode())
+        await socket.send(m.encode(await session.hello(resumed=hello.resume is not None)).decode())
         await session.attach(socket.send, hello.resume.received if hello.resume else 0)
         over = await _listen(session, socket)
     except LegClosed:

@@ -172,12 +172,13 @@ class Limits(Struct, frozen=True):
 
 
 class VoiceEntry(Struct, frozen=True):
-    """A voice that may be asked for."""
+    """A voice that may be asked for: built in, kept by the tenant, or of this session."""
 
     id: str
     name: str
     language: str
     gender: str = ""
+    kind: Literal["built_in", "permanent", "session"] = "built_in"
 
 
 class ResumedContext(Struct, frozen=True):
@@ -188,7 +189,7 @@ class ResumedContext(Struct, frozen=True):
 
 
 class ServerHello(ServerMessage, frozen=True, tag="hello", omit_defaults=False):
-    """Answer to ``hello``. ``key`` is needed to resume; keep it secret."""
+    """Answer to ``hello``. ``key`` is needed to resume: keep it secret. ``cloning``: voices can be made."""
 
     version: int
     session: str
@@ -199,6 +200,7 @@ class ServerHello(ServerMessage, frozen=True, tag="hello", omit_defaults=False):
     sample_rates: list[int]
     voices: list[VoiceEntry]
     limits: Limits
+    cloning: bool = False
     resumed: bool = False
     contexts: dict[str, ResumedContext] = {}
 

@@ -104,7 +104,7 @@ class NativeSession:
             resume.key.encode(), self.key.encode()
         )
 
-    def hello(self, *, resumed: bool) -> m.ServerHello:
+    async def hello(self, *, resumed: bool) -> m.ServerHello:
         """The answer to the client's hello."""
         settings, info = self._services.settings, self._services.engine.info
         return m.ServerHello(
@@ -116,8 +116,8 @@ class NativeSession:
             formats=[e.value for e in Encoding],
             sample_rates=list(RATES),
             voices=[
-                m.VoiceEntry(v.id, v.name, v.language, v.gender)
-                for v in self._speaking.voices(self.principal)
+                m.VoiceEntry(v.id, v.name, v.language, v.gender, kind)
+                for v, kind in await self._speaking.listed(self.principal, (self.id,))
             ],
             limits=m.Limits(
                 max_contexts=settings.max_contexts_per_socket,
@@ -127,6 +127,7 @@ class NativeSession:
                 run_ahead_ms=round(settings.run_ahead_s * 1000),
                 resume_s=settings.resume_s,
             ),
+            cloning=info.can_clone,
             resumed=resumed,
             contexts={c.id: m.ResumedContext(c.texts, c.runner.context.ending) for c in self.contexts.all()}
             if resumed
@@ -146,7 +147,7 @@ class NativeSession:
     @property
     def worth_keeping(self) -> bool:
         """Whether a client that comes back would find something."""
-        return self.outbox.count > 0 or bool(self._calls_served)
+        return self.outbox.count > 0 or bool(self._calls_served) or self._services.holds.any(self.id)
 
     async def close(self) -> None:
         """End everything; nothing is said to the client any more."""
@@ -158,6 +159,7 @@ class NativeSession:
         await asyncio.gather(*(c.runner.abort() for c in self.contexts.all()))
         for call in list(self._calls_served.values()):
             await call.hang_up(after_audio=False)
+        await self._services.holds.end(self.id)
 
     async def drain(self, deadline_s: float) -> None:
         """Tell the client that the gateway goes down."""
@@ -247,7 +249,11 @@ class NativeSession:
                 # Before anything is made for it: a flood must not hold up those who were let in.
                 self._services.scheduler.check()
             context = NativeContext(message.context, self._format(message, call), call)
-            options = self._options(message, context.format)
+            scopes = (self.id, call.id) if call else (self.id,)
+            voice = await self._speaking.resolve(self.principal, message.voice, scopes)
+            if self.closed:
+                raise Draining("the session is over")
+            options = self._options(message, context.format, voice.id)
             context.runner = self._speaking.runner(
                 principal=self.principal,
                 allowance=self._allowance,
@@ -257,6 +263,7 @@ class NativeSession:
                 sink=self._sink(context),
                 playback=call.turn() if call else None,
                 finishing=finishing,
+                voice=voice,
             )
             if message.text:
                 context.runner.text(message.text)
@@ -299,11 +306,11 @@ class NativeSession:
         asked = message.format or m.Format()
         return AudioFormat(Encoding(asked.encoding), asked.sample_rate)
 
-    def _options(self, message: m.Open, fmt: AudioFormat) -> ContextOptions:
+    def _options(self, message: m.Open, fmt: AudioFormat, voice: str) -> ContextOptions:
         settings = self._services.settings
         run_ahead = settings.run_ahead_s if message.run_ahead_ms is None else message.run_ahead_ms / 1000
         return ContextOptions(
-            voice=self._speaking.voice(self.principal, message.voice),
+            voice=voice,
             format=fmt,
             speed=message.speed,
             volume=message.volume,

@@ -6,16 +6,20 @@ import asyncio
 import logging
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from gateway.speaking import Allowance, TenantAdmission
+from gateway.speaking import Allowance, CannotClone, TenantAdmission, Voice, voice_revision
 from sessions.context import ContextOptions
 from sessions.events import Audio, Cancelled, Done, Event, Failed
 from sessions.principal import Limits, Principal
 from sessions.runner import ContextRunner
+from sessions.voice_catalogue import About
+from sessions.voices import StoredVoice
 from tests.peers.gateway import Running, on_gateway
-from tests.tone import ToneEngine
-from tts_core.errors import Draining, Forbidden, LimitExceeded, UnknownVoice
+from tests.peers.native import native_client
+from tests.tone import PITCH, RATE, ToneEngine
+from tts_core.errors import Draining, Forbidden, LimitExceeded, StoreError, UnknownVoice
 
 ACME = Principal("acme", "k1")
 
@@ -28,10 +32,11 @@ class Said:
         gateway: Running,
         principal: Principal = ACME,
         allowance: Allowance | None = None,
+        voice: Voice | None = None,
         **options: object,
     ) -> None:
         self.events: list[Event] = []
-        made = replace(ContextOptions(voice="tone"), **options)  # type: ignore[arg-type]
+        made = replace(ContextOptions(voice=voice.id if voice else "tone"), **options)  # type: ignore[arg-type]
         self.runner: ContextRunner = gateway.services.speaking.runner(
             principal=principal,
             allowance=allowance or Allowance(principal),
@@ -39,6 +44,7 @@ class Said:
             context_id="c",
             options=made,
             sink=self.sink,
+            voice=voice,
         )
         self.runner.start()
 
@@ -225,3 +231,165 @@ def test_an_allowance_counts_down_and_refuses_the_whole() -> None:
     with pytest.raises(LimitExceeded):
         allowance.take(1)
     Allowance(ACME).take(10**9)
+
+
+def cloning() -> ToneEngine:
+    return ToneEngine(second="other", can_clone=True)
+
+
+async def made(
+    gateway: Running, pitch: float, tenant: str = "acme", session: str | None = None, name: str = ""
+) -> str:
+    """The id of a new voice that speaks at this pitch."""
+    data = await gateway.engine.enroll(ToneEngine.tone(RATE, pitch), RATE)
+    revision = voice_revision(gateway.engine.info)
+    ttl = 60.0 if session else None
+    voice = await gateway.services.voices.put(
+        tenant, session, data, ttl, revision=revision, about=About(name=name, language="en-GB")
+    )
+    return voice.voice_id
+
+
+@on_gateway(cloning)
+async def test_a_tenants_own_voice_is_found_by_the_tenant_alone(gateway: Running) -> None:
+    speaking = gateway.services.speaking
+    voice_id = await made(gateway, 660)
+    voice = await speaking.resolve(ACME, voice_id)
+    assert (voice.id, voice.lasting) == (voice_id, True)
+    assert isinstance(await Said(gateway, voice=voice).say("One two."), Done)
+    (request,) = gateway.engine.requests
+    assert gateway.engine.pitch(request.conditioning) == pytest.approx(660, abs=1)
+    for principal, name in (
+        (Principal("other", "k2"), voice_id),
+        (ACME, "vc_" + "0" * 32),
+        (ACME, voice_id.upper()),
+        (ACME, voice_id[:-1]),
+    ):
+        with pytest.raises(UnknownVoice):
+            await speaking.resolve(principal, name)
+    assert await speaking.resolve(ACME, "other") == Voice("other")
+
+
+@on_gateway(cloning)
+async def test_a_sessions_voice_is_that_sessions_alone(gateway: Running) -> None:
+    services = gateway.services
+    async with native_client(gateway) as client, native_client(gateway) as stranger:
+        here, there = client.hello["session"], stranger.hello["session"]
+        local = services.native_sessions[here].principal
+        voice_id = await made(gateway, 660, local.tenant, here, "Ada")
+        revision, tenant = voice_revision(gateway.engine.info), local.tenant
+        services.holds.add(StoredVoice(tenant, voice_id, here, revision, 60.0))
+        voice = await services.speaking.resolve(local, voice_id, (here, "c_1"))
+        assert (voice.id, voice.lasting) == (voice_id, False)
+        for scopes in ((), (there,)):
+            with pytest.raises(UnknownVoice):
+                await services.speaking.resolve(local, voice_id, scopes)
+        kept = await made(gateway, 550, local.tenant, name="Bob")
+        names = [(v.id, v.name, kind) for v, kind in await services.speaking.listed(local, (here,))]
+        own = {(voice_id, "Ada", "session"), (kept, "Bob", "permanent")}
+        assert names[:2] == [("tone", "Tone", "built_in"), ("other", "Other", "built_in")]
+        assert set(names[2:]) == own
+        assert len(await services.speaking.listed(local)) == 3
+        assert await services.speaking.listed(ACME) == [(v, "built_in") for v in gateway.engine.info.voices]
+        assert [v.id for v, _ in await services.speaking.listed(local.narrow(voice=kept))] == [kept]
+
+
+@on_gateway(cloning)
+async def test_a_token_for_an_own_voice_speaks_with_no_other(gateway: Running) -> None:
+    speaking = gateway.services.speaking
+    mine, second = await made(gateway, 660), await made(gateway, 550)
+    bound = ACME.narrow(voice=mine)
+    assert (await speaking.resolve(bound, "")).id == mine
+    for name in (second, "tone"):
+        with pytest.raises(Forbidden):
+            await speaking.resolve(bound, name)
+
+
+@on_gateway()
+async def test_an_engine_that_cannot_clone_says_so(gateway: Running) -> None:
+    with pytest.raises(CannotClone) as error:
+        await gateway.services.speaking.resolve(ACME, "vc_" + "0" * 32)
+    assert (error.value.code, error.value.status) == ("cannot_clone", 409)
+    assert await gateway.services.speaking.resolve(ACME, "") == Voice("tone")
+
+
+@on_gateway(cloning)
+async def test_a_voice_deleted_while_it_speaks_ends_at_the_next_segment(gateway: Running) -> None:
+    services = gateway.services
+    voice_id = await made(gateway, 660)
+    said = Said(gateway, voice=await services.speaking.resolve(ACME, voice_id), run_ahead_s=0.5)
+    said.runner.text("One two three four five six seven eight nine ten. And more of it. And again more. ")
+    await asyncio.sleep(1.0)
+    await services.voices.delete("acme", voice_id)
+    with pytest.raises(UnknownVoice):
+        await services.speaking.resolve(ACME, voice_id)
+    await said.runner.wait()
+    failed = said.events[-1]
+    assert isinstance(failed, Failed)
+    assert (failed.error.code, failed.stats.segments) == ("unknown_voice", 1)
+    assert sum(e.samples for e in said.events if isinstance(e, Audio)) == pytest.approx(10 * 4800, abs=600)
+    assert gateway.idle
+
+
+@on_gateway(cloning)
+async def test_every_tenant_and_voice_has_a_salt_of_its_own(gateway: Running) -> None:
+    for principal, options in (
+        (ACME, "tone"),
+        (ACME, "other"),
+        (Principal("rival", "k2"), "tone"),
+        (ACME, "tone"),
+    ):
+        assert isinstance(await Said(gateway, principal, voice=Voice(options)).say("One."), Done)
+    salts = [request.salt for request in gateway.engine.requests]
+    assert salts[0] == salts[3]
+    assert len(set(salts)) == 3
+    assert all(len(salt) == 64 for salt in salts)
+
+
+@on_gateway(cloning)
+async def test_phrases_of_own_voices_are_kept_apart_and_go_with_the_voice(gateway: Running) -> None:
+    services, cached = gateway.services, replace(ACME, phrase_cache=True)
+    first, second = await made(gateway, 660), await made(gateway, 550)
+    lapsing = await services.voices.put(
+        "acme",
+        None,
+        await gateway.engine.enroll(ToneEngine.tone(RATE, 770), RATE),
+        3600.0,
+        revision=voice_revision(gateway.engine.info),
+    )
+
+    async def pitch(voice_id: str) -> tuple[float, bool]:
+        """At what pitch it was said, and whether it came from the cache."""
+        before = len(gateway.engine.requests)
+        voice = await services.speaking.resolve(cached, voice_id)
+        said = Said(gateway, cached, voice=voice, cache=True)
+        assert isinstance(await said.say("One two three four."), Done)
+        await asyncio.sleep(1)
+        data = b"".join(e.data for e in said.events if isinstance(e, Audio))
+        heard = np.abs(np.fft.rfft(np.frombuffer(data, "<i2")))
+        return float(np.argmax(heard) * RATE / (len(data) / 2)), len(gateway.engine.requests) == before
+
+    for _ in range(2):
+        for voice_id, wanted in ((first, 660), (second, 550), ("tone", PITCH), (lapsing.voice_id, 770)):
+            assert (await pitch(voice_id))[0] == pytest.approx(wanted, abs=3)
+    assert [(await pitch(v))[1] for v in (first, second, "tone", lapsing.voice_id)] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    await services.voices.delete("acme", first)
+    await asyncio.sleep(1)
+    assert services.phrases is not None
+    assert services.phrases.hits == 6
+    assert {k.voice for k in services.phrases._front} == {"", second}
+
+
+@on_gateway(cloning)
+async def test_without_the_store_the_built_in_voices_are_listed(gateway: Running) -> None:
+    async def away(*_: object, **__: object) -> None:
+        raise StoreError
+
+    await made(gateway, 660)
+    gateway.services.voices.catalogue.list = away  # type: ignore[method-assign, assignment]
+    assert [v.id for v, _ in await gateway.services.speaking.listed(ACME)] == ["tone", "other"]

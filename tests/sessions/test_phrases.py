@@ -185,6 +185,26 @@ async def test_clear_reaches_every_gateway(store: Store) -> None:
     await there.close()
 
 
+async def test_what_a_voice_of_the_tenants_own_spoke_goes_with_it(store: Store) -> None:
+    cache = PhraseCache(store, SECRET)
+    mine, other, built_in = (
+        cache.key(CALLER, revision="r1", voice=voice, speed=1.0, text="hello", own=own)
+        for voice, own in (("vc_1", True), ("vc_2", True), ("ada", False))
+    )
+    for k in (mine, other, built_in):
+        assert await cache.put(k, _phrase())
+    fresh = PhraseCache(store, SECRET)
+    assert await fresh.get(mine)
+    assert await fresh.clear_voice("acme", "vc_1") == 1
+    assert await cache.clear_voice("acme", "vc_1") == 1
+    for at in (cache, PhraseCache(store, SECRET)):
+        assert await at.get(mine) is None
+        assert await at.get(other)
+        assert await at.get(built_in)
+    assert await cache.clear("acme") == 1
+    assert await PhraseCache(store, SECRET).get(other)
+
+
 async def test_a_paused_store_is_a_miss_within_its_deadline(own_redis: RedisServer) -> None:
     store = RedisStore(own_redis.url, heartbeat=60)
     await store.start()
