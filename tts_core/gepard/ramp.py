@@ -27,7 +27,7 @@ class Ramp:
     """The chunk sizes of one request.
 
     Args:
-        hold: frames of the first chunk at least, so that they can be looked at before any is heard; 0 for none.
+        hold: frames of the first chunk at least, which are to be looked at before any is heard; 0 for none.
         pace: seconds from frame to frame, decoding included, as measured before.
     """
 

@@ -71,7 +71,7 @@ class Speed:
         self._xy = self._xy * _KEEP + together * frame_s
 
     def frame_s(self, together: float) -> float:
-        """Seconds of a frame of each of ``together`` streams; that of real time before anything was measured."""
+        """Seconds of a frame of each of ``together`` streams; real time before anything was measured."""
         if not self._weight:
             return FRAME_S
         x, y = self._x / self._weight, self._y / self._weight

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +35,7 @@ def test_how_frames_come_does_not_matter_and_the_rule_is_the_windows_mean(
 ) -> None:
     guard = Guard()
     edges = [0, *sorted(min(cut, len(values)) for cut in cuts), len(values)]
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         guard.push(np.array(values[start:end], np.float32))
     past = values[ONSET:]
     means = [sum(past[i : i + WINDOW]) for i in range(len(past) - WINDOW + 1)]

@@ -13,7 +13,8 @@ def play(step_s: float, frames: int, lead: float = 0.0, *, chunk_s: float = 0.0)
 
     ``lead`` seconds of sound are in hand at the start, a chunk is decoded in ``chunk_s``.
     """
-    ramp, sizes, dry = Ramp(pace=step_s), [], 0.0
+    ramp, dry = Ramp(pace=step_s), 0.0
+    sizes: list[int] = []
     now, due, made, taken, before = 0.0, lead, 0, 0, 0.0
     while taken < frames:
         made = min(frames, max(made, int(now / step_s + 1e-9)))

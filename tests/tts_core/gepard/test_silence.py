@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,7 +19,7 @@ def speech(silent: int, loud: int, level: float = 0.1) -> Samples:
 def run(pcm: Samples, cuts: list[int] | None = None, most: int = MOST) -> tuple[Samples, LeadingSilence]:
     trim = LeadingSilence(most)
     edges = [0, *sorted(min(cut, len(pcm)) for cut in cuts or []), len(pcm)]
-    out = [trim.push(pcm[a:b]) for a, b in zip(edges, edges[1:], strict=False)]
+    out = [trim.push(pcm[a:b]) for a, b in pairwise(edges)]
     return np.concatenate([*out, trim.finish()]), trim
 
 
