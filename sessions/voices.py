@@ -107,7 +107,7 @@ class VoiceStore:
         self.hits = 0
         """Times that :meth:`conditioning` answered without the store."""
         self._consents: Callable[[str, str], Awaitable[bool]] | None = None
-        self._deleter: Callable[[str, str], Awaitable[object]] = self.delete
+        self._deleter: Callable[[str, str], Awaitable[str | None]] = self._plainly
         self._deleted_callbacks: list[OnDeleted] = []
         self._dropping: set[asyncio.Task[int]] = set()
         self._unsubscribe: Unsubscribe | None = None
@@ -140,8 +140,11 @@ class VoiceStore:
         """Ask ``check(tenant, consent id)`` whenever a voice is opened or confirmed."""
         self._consents = check
 
-    def use_deleter(self, delete: Callable[[str, str], Awaitable[object]]) -> None:
-        """Let leases and debts delete with ``delete(tenant, voice id)``, which may raise StoreError."""
+    def use_deleter(self, delete: Callable[[str, str], Awaitable[str | None]]) -> None:
+        """Let leases and debts delete with ``delete(tenant, voice id)``.
+
+        It returns the id of a receipt, if there is one, and may raise StoreError.
+        """
         self._deleter = delete
 
     def on_deleted(self, callback: OnDeleted) -> Unsubscribe:
@@ -306,20 +309,21 @@ class VoiceStore:
             await self._store.publish(CHANNEL, msgspec.msgpack.encode(_Deleted(tenant, voice_id)))
         return existed
 
-    async def delete_surely(self, tenant: str, voice_id: str, within: float = LEASE_S) -> None:
+    async def delete_surely(self, tenant: str, voice_id: str, within: float = LEASE_S) -> str | None:
         """Delete now, or in the background as soon as the store is back.
 
-        Copies here are dropped at once. After ``within`` seconds the lease has done it. Never raises;
-        cancelled, it goes on in the background.
+        Copies here are dropped at once. After ``within`` seconds the lease has done it. Returns the id of
+        the receipt, if there is one by now. Never raises; cancelled, it goes on in the background.
         """
         try:
-            await self._deleter(tenant, voice_id)
+            return await self._deleter(tenant, voice_id)
         except asyncio.CancelledError:
             self._owe(tenant, voice_id, within)
             raise
         except StoreError:
             self._drop_copies(tenant, voice_id)
             self._owe(tenant, voice_id, within)
+            return None
 
     def hold(self, voice: StoredVoice, *, on_lost: Callable[[], None] | None = None) -> VoiceLease:
         """Keep a session's voice alive until the lease is closed, which deletes it.
@@ -362,6 +366,9 @@ class VoiceStore:
         if not held.voice.consent or self._consents is None:
             return True
         return await self._consents(tenant, held.voice.consent)
+
+    async def _plainly(self, tenant: str, voice_id: str) -> None:
+        await self.delete(tenant, voice_id)
 
     def _tenant_key(self, tenant: str) -> bytes:
         return self._secret.derive("voice", tenant)
@@ -418,6 +425,8 @@ class VoiceLease:
     def __init__(self, voices: VoiceStore, voice: StoredVoice, on_lost: Callable[[], None] | None) -> None:
         self.voice = voice
         self.lost = False
+        self.receipt: str | None = None
+        """After :meth:`close`: the id of the deletion's receipt, if there is one."""
         self._voices = voices
         self._on_lost = on_lost
         self._closed = False
@@ -449,7 +458,7 @@ class VoiceLease:
         if task is not None:
             task.cancel()
         v = self.voice
-        await self._voices.delete_surely(v.tenant, v.voice_id, v.ttl or LEASE_S)
+        self.receipt = await self._voices.delete_surely(v.tenant, v.voice_id, v.ttl or LEASE_S)
 
     async def __aenter__(self) -> VoiceLease:
         return self

@@ -1,0 +1,72 @@
+"""What a tenant may do with voices: enrolments an hour, living voices, wrong consents (V15).
+
+These limits guard people, not performance: while the store is away nothing is enrolled anyway, so unlike the
+limits of speech they have no local stand-in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sessions.store import Store, key
+from sessions.voice_catalogue import VoiceCatalogue
+from tts_core.errors import LimitExceeded
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceLimits:
+    """Per tenant.
+
+    ``session_voices`` and ``permanent_voices`` live at the same time (enrolments at the same moment may go
+    over by as many as they are). After ``wrong_consents`` within ``consent_window`` seconds, every consent is
+    refused for ``consent_pause`` seconds.
+    """
+
+    enrolments_per_hour: int = 120
+    session_voices: int = 200
+    permanent_voices: int = 2000
+    wrong_consents: int = 5
+    consent_window: float = 900.0
+    consent_pause: float = 900.0
+
+
+class VoiceGuard:
+    """Counts, for all gateways. Every method raises StoreError."""
+
+    def __init__(self, store: Store, catalogue: VoiceCatalogue, limits: VoiceLimits | None = None) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self.limits = limits or VoiceLimits()
+
+    async def enrolment(self, tenant: str, *, session: bool) -> None:
+        """Count one enrolment. Raises LimitExceeded; then nothing was counted."""
+        permanent, living = await self._catalogue.counts(tenant)
+        if session and living >= self.limits.session_voices:
+            raise LimitExceeded(
+                f"a tenant may have {self.limits.session_voices} voices of sessions at a time"
+            )
+        if not session and permanent >= self.limits.permanent_voices:
+            raise LimitExceeded(f"a tenant may have {self.limits.permanent_voices} permanent voices")
+        limit = self.limits.enrolments_per_hour
+        wait = await self._store.take_tokens(key(tenant, "enrolments"), 1, limit, HOUR)
+        if wait > 0:
+            raise LimitExceeded(
+                f"a tenant may enrol {limit} voices an hour",
+                retry_after=None if wait == float("inf") else wait,
+            )
+
+    async def consents_open(self, tenant: str) -> None:
+        """Raises LimitExceeded during the pause after too many wrong consents."""
+        if (await self._store.exists(key(tenant, "consents", "paused")))[0]:
+            raise LimitExceeded(
+                "too many consents were refused: try again later", retry_after=self.limits.consent_pause
+            )
+
+    async def wrong_consent(self, tenant: str) -> None:
+        """Count one; the last one allowed begins the pause."""
+        name = key(tenant, "consents", "wrong")
+        if await self._store.increment(name, self.limits.consent_window) >= self.limits.wrong_consents:
+            await self._store.set(key(tenant, "consents", "paused"), b"1", self.limits.consent_pause)
+            await self._store.delete(name)
