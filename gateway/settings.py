@@ -220,6 +220,18 @@ def _twilio(value: object) -> tuple[TwilioAccount, ...]:
     return tuple(found)
 
 
+def _reference_hosts(value: object) -> tuple[str, ...]:
+    entries = tuple(_text(item) for item in _list(value))
+    if entries:
+        from gateway.intake.location import HostList
+
+        try:
+            HostList(entries)
+        except SettingsError as error:
+            raise _Bad(f"is wrong: {error.message}") from None
+    return entries
+
+
 def _aliases(value: object) -> Mapping[str, str]:
     if isinstance(value, str):
         value = dict(part.partition("=")[::2] for part in _list(value) if isinstance(part, str))
@@ -322,6 +334,20 @@ class Settings:
             "secret": False,
         },
     )
+
+    reference_hosts: tuple[str, ...] = _set(
+        (),
+        _reference_hosts,
+        "hosts that clips for voices may be fetched from over https, as media.example.com or *.example.com, "
+        "comma separated (empty: files alone are taken)",
+    )
+    voices_per_hour: int = _set(
+        120, _whole(0, 100_000), "a whole number from 0 to 100000 (made voices, per tenant)"
+    )
+    session_voices: int = _set(
+        200, _whole(0, 100_000), "a whole number from 0 to 100000 (living at once, per tenant)"
+    )
+    permanent_voices: int = _set(2000, _whole(0, 100_000), "a whole number from 0 to 100000 (per tenant)")
 
     log_level: str = _set("info", _word("debug", "info", "warning", "error"), "debug, info, warning or error")
     log_format: str = _set("text", _word("text", "json"), "text or json")

@@ -174,6 +174,14 @@ def test_voice_aliases_from_file_and_environment(tmp_path: Path) -> None:
     assert "alias" in faults(tmp_path, voice_aliases="x=")[0]
 
 
+def test_hosts_of_references_are_none_or_names(tmp_path: Path) -> None:
+    assert load(tmp_path).reference_hosts == ()
+    made = load(tmp_path, reference_hosts="media.example.com, *.clips.example.com:8443")
+    assert made.reference_hosts == ("media.example.com", "*.clips.example.com:8443")
+    for bad in ("127.0.0.1", "*", "https://media.example.com", "media.example.com/clips"):
+        assert "list for references" in faults(tmp_path, reference_hosts=bad)[0]
+
+
 @pytest.mark.parametrize(
     ("given_", "want"),
     [
