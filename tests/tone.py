@@ -53,6 +53,7 @@ class ToneEngine:
                 VoiceInfo(second, second.capitalize(), gender="male"),
             ),
             can_clone=can_clone,
+            voice_bytes=2 * VOICE_NUMBERS if can_clone else 0,
         )
 
     async def start(self) -> None:

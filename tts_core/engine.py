@@ -34,7 +34,11 @@ class VoiceInfo:
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """What an engine is and can do. ``native_rate`` in Hz; ``revision`` changes when its audio would."""
+    """What an engine is and can do. ``native_rate`` in Hz; ``revision`` changes when its audio would.
+
+    ``voice_bytes``: exact length of the conditioning that ``enroll`` makes, little-endian float16; 0 where it
+    is not of that kind.
+    """
 
     name: str
     revision: str
@@ -42,6 +46,7 @@ class EngineInfo:
     voices: tuple[VoiceInfo, ...]
     languages: tuple[str, ...] = ("en",)
     can_clone: bool = False
+    voice_bytes: int = field(default=0, kw_only=True)
     word_marks: bool = True
     text_form: Literal["spoken", "written"] = "spoken"
     speed_range: tuple[float, float] = (0.5, 2.0)
