@@ -183,8 +183,7 @@ class CodecService:
         """Convert the model if need be, start the processes and wait until all are warm.
 
         Raises:
-            EngineError: the model cannot be converted or loaded.
-            SettingsError: its backend is not to be had.
+            EngineError: the model cannot be converted or loaded, or there is no such backend here.
 
         """
         if self._closed:
@@ -296,9 +295,9 @@ class CodecService:
         if seat.pending.frames + len(codes) > self._max_queue or seat.link is None:
             raise EngineError("the codec has too much to do")
         request = next(self._ids) & 0xFFFFFFFF
-        if not seat.pending:
-            self._watch(seat)
         future = seat.pending.add(request, stream, len(codes))
+        if seat.watchdog is None:
+            self._watch(seat)
         seat.link.send(wire.Data(stream, request, codes))
         return future
 
