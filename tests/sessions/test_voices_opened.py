@@ -119,16 +119,17 @@ async def test_a_deletion_that_was_not_heard_of_is_noticed(clock: Clock) -> None
 async def test_a_voice_that_is_deleted_while_it_is_read_is_not_kept(voices: VoiceStore, store: Store) -> None:
     p = await voices.put("acme", None, DATA, None)
     get = store.get
-    late = asyncio.Event()
+    read, late = asyncio.Event(), asyncio.Event()
 
     async def slow(key: str) -> bytes | None:
         value = await get(key)
+        read.set()
         await late.wait()
         return value
 
     store.get = slow  # type: ignore[method-assign]
     reading = asyncio.create_task(voices.conditioning("acme", p.voice_id))
-    await asyncio.sleep(0.05)
+    await read.wait()
     store.get = get  # type: ignore[method-assign]
     await voices.delete("acme", p.voice_id)
     late.set()
