@@ -86,7 +86,7 @@ def arguments(media: Media) -> list[str]:
         ),
         *("-max_streams", "8", "-probesize", str(1 << 20), "-analyzeduration", "5000000", "-threads", "1"),
         *(("-enable_drefs", "0", "-use_absolute_path", "0") if media.kind == "m4a" else ()),
-        *("-f", media.demuxer, "-c:a", media.codec, "-i", source),
+        *("-err_detect", "crccheck", "-f", media.demuxer, "-c:a", media.codec, "-i", source),
         *(
             "-map",
             "0:a:0",

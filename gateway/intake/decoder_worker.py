@@ -251,9 +251,9 @@ def _nobody(decoder: str) -> bool:
     if os.geteuid() != 0:
         return False
     path = Path(decoder)
-    if not all(part.stat().st_mode & 0o001 for part in (path, *path.parents)):
-        return False
     try:
+        if not all(part.stat().st_mode & 0o001 for part in (path, *path.parents)):
+            return False
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)

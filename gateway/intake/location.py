@@ -33,8 +33,7 @@ _ENTRY = re.compile(r"(?P<any>\*\.)?(?P<host>[a-z0-9.-]+)(?::(?P<port>[1-9][0-9]
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a reference lies: host in lower case, port, path (at least ``/``) and query, escapes
-    untouched."""
+    """Where a reference lies; the escapes of its path (at least ``/``) and query are untouched."""
 
     host: str
     port: int

@@ -41,8 +41,9 @@ def read_wave(data: memoryview, found: Wave, most: int) -> Samples:
     for first in range(0, frames, found.rate):  # a second at a time
         step = found.channels * width
         piece = data[found.start + first * step : found.start + min(frames, first + found.rate) * step]
-        mono = _floats(piece, found.codec).reshape(-1, found.channels).mean(axis=1, dtype=np.float64)
-        made = resampler.process(mono.astype(np.float32))
+        with np.errstate(over="ignore", invalid="ignore"):  # what is no number is refused later
+            mono = _floats(piece, found.codec).reshape(-1, found.channels).mean(axis=1, dtype=np.float64)
+            made = resampler.process(mono.astype(np.float32))
         out[at : at + len(made)] = made
         at += len(made)
         mono.fill(0)
