@@ -89,10 +89,11 @@ def make_plan(
     per_token = (
         2 * backbone.num_hidden_layers * backbone.num_key_value_heads * backbone.head_dim * _BYTES[dtype]
     )
-    # One block more than the sequences need, as vLLM keeps an empty one.
-    needed = (rows * -(-positions // BLOCK) + 1) * BLOCK * per_token
+    each = rows // max_streams * -(-positions // BLOCK)  # blocks of a stream; vLLM keeps one more empty
+    block = BLOCK * per_token
+    needed = (max_streams * each + 1) * block
     if kv_bytes is not None and kv_bytes < needed:
-        fits = kv_bytes // (BLOCK * per_token) // (rows // max_streams * -(-positions // BLOCK))
+        fits = max(kv_bytes // block - 1, 0) // each
         raise SettingsError(
             f"the KV cache has {_mib(kv_bytes)}, but {max_streams} streams of {positions} positions need "
             f"{_mib(needed)}: raise kv_bytes, or lower max_streams to {fits} or max_frames"

@@ -1,0 +1,422 @@
+"""One engine and what it is put through; run with NAME CHECKPOINT OUT.
+
+A process of its own for each engine, as vLLM keeps state in its process. Facts go to OUT as JSON; the tests
+judge them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.tts_core.gepard.plugin.jobs import (
+    crowd,
+    drawn,
+    guided,
+    jobs,
+    leave,
+    oracle,
+    plain,
+    same,
+    say,
+    voice,
+)
+from tts_core.errors import BadRequest, EngineCrashed, EngineError
+from tts_core.gepard.checkpoint import Checkpoint
+from tts_core.gepard.reference import ReferenceModel
+from tts_core.gepard.sampling import Sampling
+from tts_core.gepard.vllm_model import VllmModel
+
+Facts = dict[str, Any]
+
+TIGHT = {"num_gpu_blocks_override": 18, "block_size": 32, "max_num_batched_tokens": 64}
+"""Room in the KV cache for three or four of the sixteen requests."""
+
+
+class Bench:
+    """A checkpoint, and the oracle's answers kept beside it."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.path = checkpoint
+        self.checkpoint = Checkpoint.open(checkpoint)
+        self.jobs = jobs()
+        self.wanted = oracle(self.checkpoint, checkpoint / "jobs.pickle", self.jobs)
+
+    @contextlib.asynccontextmanager
+    async def engine(self, facts: Facts, **options: Any) -> AsyncIterator[VllmModel]:
+        settings: dict[str, Any] = {
+            "dtype": "float32",
+            "compiled": False,
+            "max_streams": 32,
+            "max_frames": 140,
+            "first_timeout_s": 120.0,
+            "step_timeout_s": 60.0,
+            **options,
+        }
+        model = VllmModel(self.checkpoint, **settings)
+        began = time.monotonic()
+        await model.start()
+        facts["start_s"] = round(time.monotonic() - began, 1)
+        try:
+            yield model
+            if model.alive:
+                facts["stats"] = await model.stats()
+        finally:
+            await model.close()
+        facts["alive_after_close"] = model.alive
+
+    async def parity(self, model: VllmModel, name: str, spread_s: float = 1.0) -> Facts:
+        """The sixteen requests side by side, with three clients that leave in the middle."""
+        leavers = [
+            replace(
+                self.jobs[i],
+                id=f"{name}-leaver{i}",
+                sampling=Sampling(temperature=0.9, seed=i, max_frames=140, stop_threshold=1.0),
+            )
+            for i in (1, 4, 9)
+        ]
+        said, left = await asyncio.gather(
+            crowd(model, self.jobs, name, spread_s),
+            asyncio.gather(*(leave(model, job, 7) for job in leavers)),
+        )
+        return {
+            "identical": same(said, self.wanted),
+            "frames": sum(len(one.codes) for one in said),
+            "batches": sum(one.batches for one in said),
+            "left_after": left,
+            "finishes": sorted({one.finish for one in said}),
+        }
+
+
+async def base(bench: Bench) -> Facts:
+    """The stock scheduler with a prefix cache and a ring that is full all the time."""
+    facts: Facts = {}
+    options = {"frame_rows": 1024, "voices": 32, "arguments": {"block_size": 32}}
+    async with bench.engine(facts, **options) as model:
+        facts["first"] = await bench.parity(model, "first")
+        facts["again"] = await bench.parity(model, "again")  # its prompts lie in the prefix cache
+        seeds = drawn()
+        alone = [await say(model, replace(job, id=f"alone-{job.id}")) for job in seeds]
+        facts["seeds_alone_as_in_a_crowd"] = same(await crowd(model, seeds, "seeds"), alone)
+        reference = ReferenceModel.load(bench.checkpoint)
+        facts["seeds_as_the_reference"] = same(alone, [plain(reference, job) for job in seeds])
+        other = replace(seeds[0], id="other", sampling=replace(seeds[0].sampling, seed=7))
+        facts["another_seed_differs"] = not np.array_equal((await say(model, other)).codes, alone[0].codes)
+        many = [replace(job, id=f"{job.id}-{turn}") for turn in range(4) for job in bench.jobs]
+        facts["sixty_four"] = same(await crowd(model, many, "many", 0.5), bench.wanted * 4)
+        facts["voices"] = await voices(bench, model, reference)
+        facts["context"] = await context(bench, model)
+        facts["refused"] = await refused(bench, model)
+        facts["abort"] = await abort(bench, model)
+        facts["before_the_end"] = await model.stats()
+        facts["killed"] = await killed(bench, model)
+    return facts
+
+
+async def voices(bench: Bench, model: VllmModel, reference: ReferenceModel) -> Facts:
+    """More voices than places: each takes the rows of another, whose keys may still be cached."""
+    job = replace(bench.jobs[2], sampling=Sampling(temperature=0.0, max_frames=12))
+    asked = [replace(job, id=f"voice{i}", prefix=voice(100 + i)) for i in range(40)]
+    wanted = [plain(reference, one) for one in asked]
+    said = [await say(model, one) for one in asked]
+    again = [await say(model, replace(one, id=f"{one.id}-again")) for one in asked]
+    together = await crowd(model, asked[:30], "together", 0.2)
+    return {
+        "in_turn": same(said, wanted),
+        "again": same(again, wanted),
+        "together": same(together, wanted[:30]),
+        "kept": (await model.stats())["voices"],
+        "different": len({one.codes.tobytes() for one in said}),
+    }
+
+
+async def context(bench: Bench, model: VllmModel) -> Facts:
+    """Go on from the first 20 frames of a request: as if it had not been cut."""
+    asked = [job for job, said in zip(bench.jobs, bench.wanted, strict=True) if len(said.codes) >= 40]
+    asked = [
+        replace(job, sampling=Sampling(temperature=0.0, max_frames=40, stop_threshold=1.0))
+        for job in asked[:4]
+    ]
+    whole = [await say(model, replace(job, id=f"whole-{job.id}")) for job in asked]
+    rest = [
+        await say(
+            model,
+            replace(
+                job,
+                id=f"rest-{job.id}",
+                context=one.codes[:20],
+                sampling=replace(job.sampling, max_frames=20),
+            ),
+        )
+        for job, one in zip(asked, whole, strict=True)
+    ]
+    equal = [bool(np.array_equal(a.codes, b.codes[20:])) for a, b in zip(rest, whole, strict=True)]
+    return {"asked": len(asked), "identical": sum(equal)}
+
+
+async def refused(bench: Bench, model: VllmModel) -> list[str]:
+    """Requests that do not fit; the field that each is refused for."""
+    job = bench.jobs[0]
+    fields = []
+    for wrong in (
+        replace(job, sampling=Sampling(max_frames=141)),
+        replace(job, ids=(5,) * 400),
+        replace(job, ids=(5, 512)),
+        replace(job, ids=(5, model.layout.frame)),
+        replace(job, prefix=voice(0, hidden=32)),
+        replace(job, uncond=(1, 2), sampling=Sampling(cfg_scale=2.0, max_frames=10)),
+        replace(job, context=np.zeros((65, 32), np.uint8)),
+    ):
+        try:
+            await say(model, wrong)
+            fields.append("")
+        except BadRequest as error:
+            fields.append(error.field or "")
+    return fields
+
+
+async def abort(bench: Bench, model: VllmModel) -> Facts:
+    """A client leaves, another is cancelled: what the engine still does for them."""
+    endless = Sampling(temperature=1.0, max_frames=140, stop_threshold=1.0)
+    before = await model.stats()
+    got = await leave(model, replace(bench.jobs[0], id="gone", sampling=endless), 10)
+    after = await model.stats()
+    task = asyncio.create_task(say(model, replace(bench.jobs[0], id="cancelled", sampling=endless)))
+    while model.running == 0:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.05)
+    task.cancel()
+    await asyncio.wait({task})
+    quiet = await model.stats()
+    await asyncio.sleep(0.3)
+    return {
+        "steps_too_many": after["steps"] - before["steps"] - got,
+        "steps_after_cancelling": (await model.stats())["steps"] - quiet["steps"],
+        "running": model.running,
+    }
+
+
+async def killed(bench: Bench, model: VllmModel) -> Facts:
+    """The engine dies in the middle; every request says so, and a new start serves again."""
+    endless = Sampling(temperature=1.0, max_frames=140, stop_threshold=1.0)
+    tasks = [
+        asyncio.create_task(say(model, replace(job, id=f"dying-{job.id}", sampling=endless)))
+        for job in bench.jobs[:4]
+    ]
+    while model.running < 4:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    for pid in descendants(os.getpid()):
+        if "VLLM::Worker" in name_of(pid) or "VllmWorker" in name_of(pid):
+            os.kill(pid, signal.SIGKILL)
+    said = await asyncio.wait_for(asyncio.gather(*tasks), 60)
+    facts: Facts = {"errors": [one.error for one in said], "alive": model.alive, "running": model.running}
+    try:
+        await say(model, replace(bench.jobs[0], id="late"))
+        await anext(model.generate(replace(bench.jobs[0], id="later")))
+        facts["late"] = "served"
+    except EngineCrashed as error:
+        facts["late"] = error.code
+    await model.start()
+    facts["alive_again"] = model.alive
+    facts["identical_again"] = same(await crowd(model, bench.jobs[:6], "restarted"), bench.wanted[:6])
+    tasks = [
+        asyncio.create_task(say(model, replace(job, id=f"closing-{job.id}", sampling=endless)))
+        for job in bench.jobs[:3]
+    ]
+    await asyncio.sleep(0.2)
+    await model.close()
+    facts["closed"] = [one.error for one in await asyncio.wait_for(asyncio.gather(*tasks), 30)]
+    return facts
+
+
+def descendants(pid: int) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in task.read_text().split():
+                found += [int(child), *descendants(int(child))]
+    return found
+
+
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text() + Path(f"/proc/{pid}/comm").read_text()
+    except OSError:
+        return ""
+
+
+async def preempted(bench: Bench) -> Facts:
+    """A KV cache far too small, prompts in pieces of at most 32 tokens, no prefix cache.
+
+    Requests are thrown out and read again from their handles.
+    """
+    facts: Facts = {}
+    arguments = {**TIGHT, "max_num_batched_tokens": 32, "enable_prefix_caching": False}
+    async with bench.engine(facts, keeps_kv=False, arguments=arguments) as model:
+        facts["first"] = await bench.parity(model, "first", 0.2)
+        facts["again"] = await bench.parity(model, "again", 0.2)
+    return facts
+
+
+async def stale(bench: Bench) -> Facts:
+    """A KV cache and a ring that are too small: some requests lose their frames."""
+    facts: Facts = {}
+    options: dict[str, Any] = {"keeps_kv": False, "frame_rows": 256, "arguments": TIGHT}
+    async with bench.engine(facts, **options) as model:
+        said = await crowd(model, bench.jobs, "stale", 0.1)
+        whole = [a == b for a, b in zip(said, bench.wanted, strict=True)]
+        facts["identical"] = sum(whole)
+        facts["errors"] = sum(one.error == EngineError.code for one in said)
+        # What a request said before it was told is right as well.
+        facts["wrong_frames"] = sum(
+            not np.array_equal(a.codes, b.codes[: len(a.codes)])
+            for a, b in zip(said, bench.wanted, strict=True)
+        )
+        facts["later"] = same([await say(model, replace(bench.jobs[1], id="later"))], bench.wanted[1:2])
+    return facts
+
+
+async def pairs(bench: Bench) -> Facts:
+    """Guided requests between plain ones."""
+    facts: Facts = {}
+    asked = guided(bench.checkpoint)
+    wanted = oracle(bench.checkpoint, bench.path / "guided.pickle", asked)
+    async with bench.engine(facts, guidance=True, arguments={"block_size": 32}) as model:
+        for name in ("first", "again"):
+            said, others = await asyncio.gather(
+                crowd(model, asked, f"{name}-pair"), crowd(model, bench.jobs[8:], name)
+            )
+            facts[name] = {
+                "pairs": same(said, wanted),
+                "plain": same(others, bench.wanted[8:]),
+                "unguided": sum(
+                    np.array_equal(a.codes, b.codes[: len(a.codes)])
+                    for a, b in zip(said, bench.wanted[:8], strict=True)
+                ),
+            }
+        endless = Sampling(temperature=1.0, max_frames=140, stop_threshold=1.0, cfg_scale=2.0)
+        left = [replace(job, id=f"left-{job.id}", sampling=endless) for job in asked[:4]]
+        facts["left_after"] = await asyncio.gather(*(leave(model, job, 5) for job in left))
+        await asyncio.sleep(0.5)
+        before = await model.stats()
+        await asyncio.sleep(0.5)
+        facts["steps_after_leaving"] = (await model.stats())["steps"] - before["steps"]
+        crowded = [replace(job, id=f"{job.id}-{turn}") for turn in range(5) for job in asked]
+        facts["forty"] = same(await crowd(model, crowded, "many", 0.2), wanted * 5)
+    return facts
+
+
+async def compiled(bench: Bench) -> Facts:
+    """Compiled by Inductor."""
+    facts: Facts = {}
+    async with bench.engine(facts, compiled=True, start_timeout_s=550.0) as model:
+        facts["first"] = await bench.parity(model, "first")
+        facts["again"] = await bench.parity(model, "again")
+    return facts
+
+
+async def v2(bench: Bench) -> Facts:
+    """Model Runner V2: plain requests, drawn ones, context and pairs on one engine."""
+    facts: Facts = {}
+    options = {"guidance": True, "frame_rows": 1024, "arguments": {"block_size": 32}}
+    async with bench.engine(facts, **options) as model:
+        facts["first"] = await bench.parity(model, "first")
+        reference = ReferenceModel.load(bench.checkpoint)
+        seeds = [replace(job, sampling=replace(job.sampling, max_frames=20)) for job in drawn(8)]
+        facts["seeds_as_the_reference"] = same(
+            await crowd(model, seeds, "seeds", 0.3), [plain(reference, job) for job in seeds]
+        )
+        facts["context"] = await context(bench, model)
+        asked = guided(bench.checkpoint)
+        wanted = oracle(bench.checkpoint, bench.path / "guided.pickle", asked)
+        facts["pairs"] = same(await crowd(model, asked, "pairs", 0.5), wanted)
+    return facts
+
+
+async def v2_preempted(bench: Bench) -> Facts:
+    """Model Runner V2, put under pressure like V1."""
+    facts: Facts = {}
+    arguments = {**TIGHT, "max_num_batched_tokens": 32, "enable_prefix_caching": False}
+    async with bench.engine(facts, keeps_kv=False, arguments=arguments) as model:
+        facts["first"] = await bench.parity(model, "first", 0.2)
+    return facts
+
+
+async def v2_async(bench: Bench) -> Facts:
+    """Model Runner V2 with two batches in flight, and a KV cache that is too small."""
+    facts: Facts = {}
+    async with bench.engine(facts, keeps_kv=False, arguments=TIGHT) as model:
+        facts["scheduler"] = scheduler_of(model)
+        facts["first"] = await bench.parity(model, "first", 0.2)
+    return facts
+
+
+async def v2_async_pairs(bench: Bench) -> Facts:
+    """Model Runner V2 with two batches in flight, room for all, and pairs."""
+    facts: Facts = {}
+    asked = guided(bench.checkpoint)
+    wanted = oracle(bench.checkpoint, bench.path / "guided.pickle", asked)
+    async with bench.engine(facts, guidance=True, arguments={"block_size": 32}) as model:
+        facts["scheduler"] = scheduler_of(model)
+        facts["first"] = await bench.parity(model, "first")
+        facts["pairs"] = same(await crowd(model, asked, "pairs", 0.5), wanted)
+    return facts
+
+
+def scheduler_of(model: VllmModel) -> Facts:
+    config = model._engine.vllm_config
+    return {
+        "async": config.scheduler_config.async_scheduling,
+        "class": config.scheduler_config.get_scheduler_cls().__name__,
+        "in_flight": config.max_concurrent_batches,
+    }
+
+
+def allow_async() -> None:
+    """vLLM's CPU platform forbids asynchronous scheduling, which works there as well as anywhere."""
+    from vllm.platforms.cpu import CpuPlatform
+
+    check = CpuPlatform.check_and_update_config
+
+    def allowed(config: Any) -> None:
+        check(config)
+        config.scheduler_config.async_scheduling = True
+
+    CpuPlatform.check_and_update_config = staticmethod(allowed)
+
+
+SCENARIOS: dict[str, Callable[[Bench], Coroutine[Any, Any, Facts]]] = {
+    "base": base,
+    "preempted": preempted,
+    "stale": stale,
+    "pairs": pairs,
+    "compiled": compiled,
+    "v2": v2,
+    "v2_preempted": v2_preempted,
+    "v2_async": v2_async,
+    "v2_async_pairs": v2_async_pairs,
+}
+
+
+def main() -> None:
+    name, checkpoint, out = sys.argv[1:]
+    if "async" in name:
+        allow_async()
+    facts = asyncio.run(SCENARIOS[name](Bench(Path(checkpoint))))
+    Path(out).write_text(json.dumps(facts, default=float))
+
+
+if __name__ == "__main__":
+    main()
