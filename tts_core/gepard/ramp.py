@@ -20,6 +20,9 @@ MARGIN = 2.0
 PLENTY_S = 1.0
 """With so much in hand nobody needs a small chunk, not even the first."""
 
+LAST_S = 0.3
+"""With less in hand nothing is held back any more, looked at or not."""
+
 _SMOOTH = 0.5
 
 
@@ -49,7 +52,7 @@ class Ramp:
         """Frames to wait for before decoding, with ``lead`` seconds of sound in hand."""
         most = SIZES[0] if lead >= PLENTY_S else 1 << min(self._chunks, 3)
         size = next((size for size in SIZES if size <= most and size * self._pace * MARGIN <= lead), 1)
-        return size if self._chunks else max(size, self._hold)
+        return size if self._chunks or lead < LAST_S else max(size, self._hold)
 
     def take(self, ready: int, lead: float, *, ended: bool = False) -> int:
         """Frames to decode now of ``ready`` that wait; 0 to wait for more.

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts_core.gepard.budget import FRAME_S
-from tts_core.gepard.ramp import MOST, SIZES, Ramp
+from tts_core.gepard.ramp import LAST_S, MOST, SIZES, Ramp
 
 
 def play(step_s: float, frames: int, lead: float = 0.0, *, chunk_s: float = 0.0) -> tuple[list[int], float]:
@@ -61,7 +61,8 @@ def test_a_held_request_waits_for_its_frames_but_not_beyond_the_end() -> None:
     ramp = Ramp(hold=12)
     assert [ramp.take(n, 5.0) for n in (1, 11, 12, 1, 8)] == [0, 0, 12, 0, 8]
     assert Ramp(hold=12).take(5, 5.0, ended=True) == 5
-    assert Ramp(hold=20).take(20, 0.0) == 20
+    assert Ramp(hold=20).take(20, 5.0) == 20
+    assert Ramp(hold=12).take(3, LAST_S - 0.01) == 3  # the listener is about to run dry
 
 
 @given(
