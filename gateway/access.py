@@ -1,4 +1,4 @@
-"""Routes for clients before they speak: the voices, what a key may use, and tokens for browsers."""
+"""Routes for clients before they speak: what a key may use, and tokens for browsers."""
 
 from __future__ import annotations
 
@@ -29,19 +29,6 @@ class TokenRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _decode = msgspec.json.Decoder(TokenRequest).decode
-
-
-async def voices(request: web.Request) -> web.Response:
-    """The voices that may be asked for."""
-    services = services_of(request)
-    await authenticate(request, scope=None)
-    info = services.engine.info
-    listed = [
-        {"id": v.id, "name": v.name, "language": v.language, "gender": v.gender, "description": v.description}
-        for v in info.voices
-    ]
-    default = services.settings.default_voice or (info.voices[0].id if info.voices else "")
-    return web.json_response({"voices": listed, "default": default})
 
 
 async def limits(request: web.Request) -> web.Response:
@@ -118,7 +105,6 @@ async def _asked(request: web.Request) -> TokenRequest:
 def routes(services: Services) -> list[web.RouteDef]:
     """The routes of this module."""
     return [
-        web.get("/v1/voices", voices),
         web.get("/v1/limits", limits),
         web.post("/v1/token", token),
     ]

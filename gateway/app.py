@@ -34,6 +34,8 @@ ROUTE_MODULES = (
     "gateway.dialects.native",
     "gateway.dialects.cartesia",
     "gateway.media",
+    "gateway.voice_api.consents",
+    "gateway.voice_api.voices",
     "gateway.web",
 )
 """Modules with a ``routes(services)``; one that is not installed is left out."""
@@ -283,7 +285,7 @@ async def _headers(request: web.Request, response: web.StreamResponse) -> None:
         headers[hdrs.ACCESS_CONTROL_ALLOW_ORIGIN] = origin
         headers[hdrs.VARY] = "Origin"
         if request.method == hdrs.METH_OPTIONS:
-            headers[hdrs.ACCESS_CONTROL_ALLOW_METHODS] = "GET, POST"
+            headers[hdrs.ACCESS_CONTROL_ALLOW_METHODS] = "GET, POST, DELETE"
             headers[hdrs.ACCESS_CONTROL_ALLOW_HEADERS] = ALLOWED_HEADERS
             headers[hdrs.ACCESS_CONTROL_MAX_AGE] = "600"
 

@@ -21,7 +21,16 @@ DIALECTS = frozenset({"native", "cartesia", "twilio", "elevenlabs", "openai", "d
 REASONS = frozenset(
     {"busy", "limit_exceeded", "draining", "unauthorised", "forbidden", "bad_request", "unknown_voice",
      "unsupported_format", "text_too_long", "engine_error", "engine_crashed", "engine_timeout", "sockets",
-     "store_unavailable", "peer_violation", "context_idle", "unknown_context", "not_found", "host", "origin"}
+     "store_unavailable", "peer_violation", "context_idle", "unknown_context", "not_found", "host", "origin",
+     "cannot_clone", "unknown_session", "unknown_receipt"}
+    | {
+        f"reference_{reason}"
+        for reason in (
+            "silent", "too_short", "too_long", "too_large", "clipped", "noisy", "empty", "unsupported",
+            "damaged", "rate", "channels", "undecodable", "decoder_limit", "url_invalid", "address",
+            "redirect", "fetch_timeout", "fetch_failed",
+        )
+    }
 )  # fmt: skip
 OUTCOMES = frozenset({"done", "cancelled", "failed"})
 
@@ -95,6 +104,8 @@ class Metrics:
         self.loop_lag = histogram("event_loop_lag_seconds", "How late the event loop woke", (), FINE)
         self.store_up = gauge("store_up", "1 while the store answers")
         self.draining = gauge("draining", "1 while shutting down")
+        self.voices_made = counter("voice_enrolments_total", "Voices asked to be made", ("outcome",))
+        self.voices_deleted = counter("voice_deletions_total", "Voices that were asked to be deleted")
         self.voice_lookups = 0
         """Times that a voice of a tenant's own was asked for."""
         self._engine = {
@@ -115,6 +126,10 @@ class Metrics:
     def watch_phrases(self, read: Callable[[], dict[str, int]]) -> None:
         """Read the phrase cache's totals (result -> lookups since the start) by ``read`` at each scrape."""
         self.registry.register(_Totals("voxwire_phrase_cache", "Phrase cache lookups", "result", read))
+
+    def watch_voices(self, read: Callable[[], dict[str, int]]) -> None:
+        """Read the totals of opened voices (result -> lookups since the start) by ``read`` at each scrape."""
+        self.registry.register(_Totals("voxwire_voice_cache", "Own voices looked up", "result", read))
 
     def context_opened(self, dialect: str) -> None:
         """A context began."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gateway.security import Guard
     from gateway.sockets import Socket
     from gateway.speaking import Speaking
+    from gateway.voice_api.cloning import Cloning
     from sessions.keys import KeyRing
     from sessions.limits import ContextGate, RateLimiter
     from sessions.phrases import PhraseCache
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from sessions.runner import ContextRunner
     from sessions.store import Store
     from sessions.tokens import BrowserTokens
+    from sessions.voice_desk import VoiceDesk
     from sessions.voices import VoiceStore
     from telephony.wheel import TimerWheel
     from tts_core.scheduler import Scheduler
@@ -102,13 +104,15 @@ class Services:
     tokens: BrowserTokens = field(init=False)
     limits: ContextGate = field(init=False)
     rates: RateLimiter = field(init=False)
+    desk: VoiceDesk = field(init=False)
     voices: VoiceStore = field(init=False)
-    holds: VoiceHolds = field(init=False)
     phrases: PhraseCache | None = None
     guard: Guard = field(init=False)
 
     speaking: Speaking = field(init=False)
     calls: CallHub = field(init=False)
+    holds: VoiceHolds = field(init=False)
+    cloning: Cloning = field(init=False)
     wheel: TimerWheel = field(init=False)
     native_sessions: dict[str, NativeSession] = field(default_factory=dict)
 

@@ -14,6 +14,7 @@ from gateway.security import Guard
 from gateway.services import Services
 from gateway.settings import Settings
 from gateway.speaking import Speaking
+from gateway.voice_api.cloning import Cloning
 from sessions.keys import KeyRing
 from sessions.limits import ContextGate, RateLimiter
 from sessions.phrases import PhraseCache
@@ -21,7 +22,8 @@ from sessions.principal import Principal
 from sessions.secret import DeploymentSecret
 from sessions.store import Store, open_store
 from sessions.tokens import BrowserTokens
-from sessions.voices import VoiceStore
+from sessions.voice_desk import VoiceDesk
+from sessions.voice_limits import VoiceLimits
 from telephony.wheel import TimerWheel
 from tts_core.engine import Engine
 from tts_core.errors import SettingsError
@@ -43,6 +45,7 @@ def build(
     services.speaking = Speaking(services)
     services.calls = CallHub(services)
     services.holds = VoiceHolds(services)
+    services.cloning = Cloning(services)
     services.wheel = TimerWheel(clock, on_lateness=lambda late, _: services.metrics.lateness.observe(late))
     services.scheduler = Scheduler(engine, clock, settings.max_contexts or None)
     services.normaliser = Normaliser()
@@ -78,9 +81,27 @@ async def start(services: Services) -> None:
     services.limits = ContextGate(store if settings.redis_url else None, clock=services.clock)
     closing.push_async_callback(services.limits.close)
     await services.limits.start()
-    services.voices = VoiceStore(store, secret, clock=services.clock)
-    closing.push_async_callback(services.voices.close)
-    await services.voices.start()
+    desk = services.desk = VoiceDesk(
+        store,
+        secret,
+        size=services.engine.info.voice_bytes or None,
+        limits=VoiceLimits(
+            enrolments_per_hour=settings.voices_per_hour,
+            session_voices=settings.session_voices,
+            permanent_voices=settings.permanent_voices,
+        ),
+        clock=services.clock,
+    )
+    services.voices = desk.voices
+    closing.push_async_callback(desk.close)
+    await desk.start()
+    closing.push_async_callback(services.holds.close)
+    services.metrics.watch_voices(
+        lambda: {
+            "hit": services.voices.hits,
+            "miss": max(0, services.metrics.voice_lookups - services.voices.hits),
+        }
+    )
     if settings.phrase_bytes:
         # Who may use it is each key's and tenant's own choice; it is empty until somebody does.
         phrases = services.phrases = PhraseCache(
