@@ -22,6 +22,7 @@ from tts_core.nanocodec import fsq
 from .budget import Budget
 from .frames import FrameBatch, FrameModel, FrameRequest
 from .guard import ONSET, WINDOW, Guard
+from .hunger import Hunger
 from .marks import Marks
 from .ramp import MARGIN, PLENTY_S, Ramp
 from .silence import LeadingSilence
@@ -120,8 +121,9 @@ class Take:
         marks: Marks,
         lap: Lap,
         clock: Callable[[], float],
+        hunger: Hunger,
     ) -> None:
-        self._model, self._codec, self._plan = model, codec, plan
+        self._model, self._codec, self._plan, self._hunger = model, codec, plan, hunger
         self._marks, self._lap, self._clock = marks, lap, clock
         can_hold = plan.again and plan.guard and plan.deadline is not None
         if can_hold and self._ahead(plan.deadline) < max(PLENTY_S, HOLD * plan.pace * MARGIN):
@@ -176,7 +178,12 @@ class Take:
         self, batches: AsyncIterator[FrameBatch], stream: Stream
     ) -> AsyncGenerator[SpeechChunk, None]:
         """The chunks up to the end of the frames, or to where the try is given up."""
-        async for batch in batches:
+        while True:
+            try:
+                with self._hunger.waiting():
+                    batch = await anext(batches)
+            except StopAsyncIteration:
+                raise EngineError("the model stopped before the end") from None
             ended = self._take(batch)
             if self._worthless():
                 self.wants_again = True
@@ -188,7 +195,6 @@ class Take:
                 pcm = self._silence.push(await self._decode(stream, count))
                 if len(pcm):
                     yield self._chunk(pcm)
-        raise EngineError("the model stopped before the end")
 
     async def _rest(self, stream: Stream) -> AsyncGenerator[SpeechChunk, None]:
         """What is left when no more frames come, and the end."""

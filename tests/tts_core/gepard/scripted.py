@@ -67,7 +67,7 @@ class ScriptedModel:
         self.running += 1
         try:
             while not finish:
-                # Frame n is there after n + 1 steps, the stop a step after the last; who is slow gets several.
+                # Frame n is there after n + 1 steps, the stop a step after the last.
                 ready = int((loop.time() - began) / self.step_s + 1e-6)
                 if ready <= made:
                     await asyncio.sleep(began + (made + 1) * self.step_s - loop.time())

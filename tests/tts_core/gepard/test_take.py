@@ -16,6 +16,7 @@ from tts_core.engine import SpeechChunk
 from tts_core.errors import EngineCrashed, EngineError
 from tts_core.gepard.budget import FRAME_S, Budget
 from tts_core.gepard.frames import FrameRequest
+from tts_core.gepard.hunger import Hunger
 from tts_core.gepard.marks import Marks
 from tts_core.gepard.sampling import Sampling
 from tts_core.gepard.silence import KEEP, MOST, WINDOW
@@ -45,6 +46,7 @@ class Try:
             marks=Marks(TEXT, 1000.0),
             lap=Lap(speed),
             clock=virtual.clock,
+            hunger=Hunger(virtual.clock),
         )
         self.speed = speed
         self.chunks: list[SpeechChunk] = []
