@@ -108,6 +108,11 @@ class MemoryStore:
         entry = self._live(key)
         return entry.value if entry else None
 
+    async def get_many(self, *keys: str) -> tuple[bytes | None, ...]:
+        """The values, in order."""
+        entries = [self._live(k) for k in keys]
+        return tuple(entry.value if entry else None for entry in entries)
+
     async def set(self, key: str, value: bytes, ttl: float | None = None) -> None:
         """Write, replacing the value and the ttl."""
         self._write(key, value, ttl)

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 COMMANDS = (
-    *("get", "set", "unlink", "pexpire", "incrby", "decrby", "watch", "unwatch", "multi", "exec"),
+    *("get", "mget", "set", "unlink", "pexpire", "incrby", "decrby", "watch", "unwatch", "multi", "exec"),
     *("zadd", "zrem", "zrange", "hset", "hdel", "hvals", "hmget", "hkeys", "hget", "hgetall", "exists"),
     *("publish", "subscribe", "ping", "time", "select"),
 )
@@ -168,6 +168,12 @@ class RedisStore:
     async def get(self, key: str) -> bytes | None:
         """The value, or None."""
         return cast("bytes | None", await self._call(lambda: self._client.get(key)))
+
+    async def get_many(self, *keys: str) -> tuple[bytes | None, ...]:
+        """The values, in order."""
+        if not keys:
+            return ()
+        return tuple(await self._call(lambda: cast("Awaitable[list[bytes | None]]", self._client.mget(keys))))
 
     async def set(self, key: str, value: bytes, ttl: float | None = None) -> None:
         """Write, replacing the value and the ttl."""

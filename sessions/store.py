@@ -130,6 +130,10 @@ class Store(Protocol):
         """The value, or None."""
         ...
 
+    async def get_many(self, *keys: str) -> tuple[bytes | None, ...]:
+        """The values of several keys, in their order, in one round trip."""
+        ...
+
     async def set(self, key: str, value: bytes, ttl: float | None = None) -> None:
         """Write, replacing the value and the ttl."""
         ...

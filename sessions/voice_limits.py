@@ -42,13 +42,11 @@ class VoiceGuard:
 
     async def enrolment(self, tenant: str, *, session: bool) -> None:
         """Count one enrolment. Raises LimitExceeded; then nothing was counted."""
-        permanent, living = await self._catalogue.counts(tenant)
-        if session and living >= self.limits.session_voices:
-            raise LimitExceeded(
-                f"a tenant may have {self.limits.session_voices} voices of sessions at a time"
-            )
-        if not session and permanent >= self.limits.permanent_voices:
-            raise LimitExceeded(f"a tenant may have {self.limits.permanent_voices} permanent voices")
+        kind, most = (1, self.limits.session_voices) if session else (0, self.limits.permanent_voices)
+        living = (await self._catalogue.counts(tenant, exact=False))[kind]
+        if living >= most and (await self._catalogue.counts(tenant))[kind] >= most:
+            what = "voices of sessions" if session else "permanent voices"
+            raise LimitExceeded(f"a tenant may have {most} {what} at a time")
         limit = self.limits.enrolments_per_hour
         wait = await self._store.take_tokens(key(tenant, "enrolments"), 1, limit, HOUR)
         if wait > 0:

@@ -337,7 +337,7 @@ class VoiceStore:
         self, tenant: str, voice_id: str, sessions: tuple[str | None, ...], revision: str
     ) -> Held:
         found = names(tenant, voice_id if VOICE_ID.fullmatch(voice_id) else "vc_none")
-        wrapped, sealed = await asyncio.gather(*(self._store.get(n) for n in found))
+        wrapped, sealed = await self._store.get_many(*found)
         # A missing voice takes the same path, with records that open nothing.
         for session in sessions:
             bound = _bound(tenant, session, voice_id, revision)

@@ -188,6 +188,7 @@ async def test_an_account_with_the_named_commands_is_enough(shared_redis: RedisS
 
     await eventually(gone)
     assert await store.exists(key("t", "a")) == (True,)
+    assert await store.get_many(key("t", "a")) == (b"1",)
     await store.table_set(key("t", "table"), {"r": b"1"}, ttl=5)
     assert await store.table_swap(key("t", "table"), "r", b"1", b"2")
     assert await store.table_get(key("t", "table"), "r") == b"2"

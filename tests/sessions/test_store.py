@@ -113,6 +113,13 @@ async def test_values_end_by_themselves(store: Store) -> None:
     await _until(store, k)
 
 
+async def test_several_at_once(store: Store) -> None:
+    await store.set("vx:t:a", b"1")
+    await store.set("vx:t:b", b"")
+    assert await store.get_many("vx:t:b", "vx:t:none", "vx:t:a") == (b"", None, b"1")
+    assert await store.get_many() == ()
+
+
 async def test_exists(store: Store) -> None:
     await store.set("vx:t:a", b"")
     await store.set("vx:t:b", b"1", 0.02)

@@ -67,6 +67,14 @@ async def test_each_sees_its_own(voices: VoiceStore, catalogue: VoiceCatalogue) 
             await catalogue.rename(tenant, voice_id, name="x")
 
 
+async def test_more_than_a_batch(voices: VoiceStore, catalogue: VoiceCatalogue) -> None:
+    made = [await voices.put("acme", s, DATA) for s in ["s1"] * 120 + ["s2"] * 30]
+    made += [await voices.put("acme", None, DATA, None) for _ in range(120)]
+    mine = {v.voice_id for v in made if v.session != "s2"}
+    assert {e.id for e in await catalogue.list("acme", session="s1")} == mine
+    assert await catalogue.counts("acme", exact=False) == await catalogue.counts("acme") == (120, 150)
+
+
 async def test_rename(voices: VoiceStore, catalogue: VoiceCatalogue) -> None:
     p = await voices.put("acme", None, DATA, None, revision="m1", about=About("Ida", "de"))
     assert (await catalogue.rename("acme", p.voice_id, name="Otto")).name == "Otto"

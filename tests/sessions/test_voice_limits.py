@@ -54,6 +54,16 @@ async def test_living_voices(store: Store) -> None:
         await guard.enrolment("acme", session=False)
 
 
+async def test_voices_that_have_lapsed_do_not_count(clock: Clock) -> None:
+    store = MemoryStore(clock=clock)
+    voices, guard = _guard(store, session_voices=1)
+    await voices.put("acme", "s1", b"x", 60.0)
+    with pytest.raises(LimitExceeded):
+        await guard.enrolment("acme", session=True)
+    clock.move(61)
+    await guard.enrolment("acme", session=True)
+
+
 async def test_five_wrong_consents_then_a_pause(clock: Clock) -> None:
     store = MemoryStore(clock=clock)
     _, guard = _guard(store)

@@ -52,7 +52,17 @@ def _count(store: Store) -> list[str]:
 
         return watched
 
-    for verb in ("get", "set", "exists", "touch", "delete", "table_get", "table_all", "table_drop"):
+    for verb in (
+        "get",
+        "get_many",
+        "set",
+        "exists",
+        "touch",
+        "delete",
+        "table_get",
+        "table_all",
+        "table_drop",
+    ):
         setattr(store, verb, watch(verb, getattr(store, verb)))
     return calls
 
@@ -80,7 +90,7 @@ async def test_foreign_and_missing_take_the_same_steps(voices: VoiceStore, store
             await voices.catalogue.find(tenant, voice_id, session="s2")
         steps.append((tuple(calls), missing.value.message, missing.value.field, unlisted.value.message))
     assert len(set(steps)) == 1
-    assert steps[0][0] == ("get", "get", "table_get", "get", "exists")
+    assert steps[0][0] == ("get_many", "table_get", "get", "exists")
 
 
 async def test_a_deletion_elsewhere_drops_the_copy_here(store: Store) -> None:
@@ -118,19 +128,19 @@ async def test_a_deletion_that_was_not_heard_of_is_noticed(clock: Clock) -> None
 
 async def test_a_voice_that_is_deleted_while_it_is_read_is_not_kept(voices: VoiceStore, store: Store) -> None:
     p = await voices.put("acme", None, DATA, None)
-    get = store.get
+    get = store.get_many
     read, late = asyncio.Event(), asyncio.Event()
 
-    async def slow(key: str) -> bytes | None:
-        value = await get(key)
+    async def slow(*keys: str) -> tuple[bytes | None, ...]:
+        value = await get(*keys)
         read.set()
         await late.wait()
         return value
 
-    store.get = slow  # type: ignore[method-assign]
+    store.get_many = slow  # type: ignore[method-assign]
     reading = asyncio.create_task(voices.conditioning("acme", p.voice_id))
     await read.wait()
-    store.get = get  # type: ignore[method-assign]
+    store.get_many = get  # type: ignore[method-assign]
     await voices.delete("acme", p.voice_id)
     late.set()
     with pytest.raises(UnknownVoice):
