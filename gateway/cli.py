@@ -8,12 +8,13 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from gateway import __version__
+from gateway.remote import RemoteGateway, ask, need_running, note, remote_options
 from gateway.settings import Settings
+from gateway.voices_cli import add_voices
 from tts_core.errors import VoxwireError
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 FORMAT_NAMES = ("pcm-24000", "pcm-22050", "pcm-16000", "pcm-8000", "mulaw-8000", "alaw-8000")
 SCOPE_NAMES = ("speak", "voice:read", "voice:enrol", "voice:delete", "call", "call:out", "detect", "admin")
-PROBE_S = 1.0
 PLAYED_SHARE = 0.5
 """A player that ends before this share of the sound could be heard has not played it (ffplay then says 0)."""
 
@@ -35,6 +35,7 @@ EXAMPLES = """examples:
   voxwire say "Hello." --play                     hear it at once
   some-program | voxwire say - --out -            speak text while it arrives
   voxwire voices                                  list the voices
+  voxwire voices add me.wav --name Me --self      make a voice from a recording
   voxwire keys add my-app                         make a key for another machine
 
 Settings come from VOXWIRE_... variables and from voxwire.toml; 'voxwire serve'
@@ -71,12 +72,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     say.add_argument("--voice", default="", help="who speaks; see 'voxwire voices'")
     say.add_argument("--speed", type=_speed, default=1.0, help="0.5 is slow, 2 is fast (default: 1)")
-    _remote(say)
+    remote_options(say)
     say.set_defaults(run=_say)
 
-    voices = commands.add_parser("voices", help="list the voices")
-    _remote(voices)
-    voices.set_defaults(run=_voices)
+    add_voices(commands)
 
     settings = commands.add_parser("settings", help="list what can be set, with what is set now")
     settings.set_defaults(run=_show_settings)
@@ -116,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     token.add_argument(
         "--ttl", type=_count, default=60, help="seconds to connect in, 60 at most (default: 60)"
     )
-    _remote(token)
+    remote_options(token)
     token.set_defaults(run=_token)
     return parser
 
@@ -137,13 +136,6 @@ def _speed(text: str) -> float:
     return number
 
 
-def _remote(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--url", help="a gateway's address (default: the one on this machine, else a private one)"
-    )
-    parser.add_argument("--key", help="its API key (default: VOXWIRE_KEY)")
-
-
 def _settings(args: argparse.Namespace, **overrides: object) -> Settings:
     return Settings.load(config=args.config, overrides=overrides)
 
@@ -161,82 +153,12 @@ def _show_settings(args: argparse.Namespace) -> int:
     return 0
 
 
-# -- say and voices --------------------------------------------------------------------------------
-
-
-class _Gateway:
-    """The gateway that a command talks to: the one that was named, the one on this machine, or our own."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        self._settings = _settings(args)
-        self.url: str = args.url or os.environ.get("VOXWIRE_URL", "")
-        self.key: str = args.key or os.environ.get("VOXWIRE_KEY", "")
-        self._server: object = None
-
-    async def __aenter__(self) -> _Gateway:
-        if not self.url:
-            default = _default_url(self._settings)
-            if await _answers(default):
-                self.url = default
-            else:
-                await self._start()
-        if not self.key:
-            local = self._settings.data_dir / "local.key"
-            self.key = local.read_text().strip() if local.is_file() else "local"
-        return self
-
-    async def _start(self) -> None:
-        from gateway import logs
-        from gateway.server import Server
-
-        logs.setup("error", "text")
-        _note("starting the voice...")
-        # Ours alone: nobody else's keys, store or ports; gone when the command ends.
-        private = replace(
-            self._settings, host="127.0.0.1", port=0, tls_port=None, tls_cert=None, tls_key=None, api_keys="",
-            redis_url="", public_origin="", allowed_hosts=(), allowed_origins=(), twilio=(), default_voice="",
-        )  # fmt: skip
-        server = Server(private)
-        await server.start()
-        self._server, self.url = server, server.urls[0]
-
-    async def __aexit__(self, *_: object) -> None:
-        from gateway.server import Server
-
-        if isinstance(self._server, Server):
-            await self._server.close()
-
-
-def _default_url(settings: Settings) -> str:
-    return f"http://127.0.0.1:{settings.port or 8080}"
-
-
-async def _answers(url: str) -> bool:
-    """Whether a Voxwire gateway, not some other program, is ready at ``url``."""
-    import aiohttp
-
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PROBE_S)) as http,
-            http.get(f"{url}/readyz") as response,
-        ):
-            return response.status == 200 and response.headers.get("Server") == "voxwire"
-    except (aiohttp.ClientError, OSError, TimeoutError):
-        return False
-
-
-def _note(text: str, *, stay: bool = False) -> None:
-    """A progress line on standard error; it is overwritten by the next one unless it stays."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{text}" + ("\n" if stay else ""))
-    elif stay:
-        sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+# -- say ------------------------------------------------------------------------------------------
 
 
 def _progress(spoken: Spoken) -> None:
     first = f"first sound after {spoken.first_audio * 1000:.0f} ms" if spoken.first_audio >= 0 else "waiting"
-    _note(f"{spoken.seconds:6.2f} s of speech, {first}, {spoken.took:.2f} s so far")
+    note(f"{spoken.seconds:6.2f} s of speech, {first}, {spoken.took:.2f} s so far")
 
 
 def _say(args: argparse.Namespace) -> int:
@@ -259,7 +181,7 @@ async def _say_async(args: argparse.Namespace) -> None:
     deltas: AsyncIterator[str] = stdin_pieces() if args.text == "-" else pieces(args.text)
 
     async def speak(sink: FileSink | PlayerSink) -> Spoken:
-        async with _Gateway(args) as gateway:
+        async with RemoteGateway(args) as gateway:
             return await say(
                 gateway.url,
                 gateway.key,
@@ -289,58 +211,11 @@ async def _say_async(args: argparse.Namespace) -> None:
     if not spoken.samples:
         raise VoxwireError("there was nothing to say: the text was empty")
     where = "played" if args.play else ("to standard output" if args.out == "-" else f"in {args.out}")
-    _note(
+    note(
         f"{spoken.seconds:.2f} s of speech {where}; first sound after {spoken.first_audio * 1000:.0f} ms, "
         f"all after {spoken.took:.2f} s",
         stay=True,
     )
-
-
-def _voices(args: argparse.Namespace) -> int:
-    asyncio.run(_voices_async(args))
-    return 0
-
-
-async def _voices_async(args: argparse.Namespace) -> None:
-    settings = _settings(args)
-    named = args.url or os.environ.get("VOXWIRE_URL")
-    if named or await _answers(_default_url(settings)):
-        async with _Gateway(args) as gateway:
-            voices = (await _ask(gateway, "GET", "/v1/voices"))["voices"]
-    else:
-        from dataclasses import asdict
-
-        from gateway.engine import make_engine
-
-        # An engine knows its voices without being started.
-        voices = [asdict(voice) for voice in make_engine(settings).info.voices]
-    for voice in voices:
-        print(f"{voice['id']:24} {voice['language']:8} {voice['gender']:8} {voice['name']}")
-
-
-async def _ask(gateway: _Gateway, method: str, path: str, body: dict[str, object] | None = None) -> Any:
-    """One request to the gateway, its JSON answer. Raises VoxwireError in plain words."""
-    import aiohttp
-
-    from gateway.say import unreachable
-
-    headers = {"Authorization": f"Bearer {gateway.key}"}
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10), headers=headers) as http,
-            http.request(method, gateway.url.rstrip("/") + path, json=body) as response,
-        ):
-            answer = await response.json()
-            status = response.status
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-        raise VoxwireError(unreachable(gateway.url, error)) from None
-    if status == 200:
-        return answer
-    try:
-        message = str(answer["error"]["message"])
-    except (TypeError, KeyError):
-        message = f"the gateway answered {status}"
-    raise VoxwireError(message)
 
 
 def _token(args: argparse.Namespace) -> int:
@@ -349,21 +224,16 @@ def _token(args: argparse.Namespace) -> int:
 
 
 async def _token_async(args: argparse.Namespace) -> None:
-    if (
-        not args.url
-        and not os.environ.get("VOXWIRE_URL")
-        and not await _answers(_default_url(_settings(args)))
-    ):
-        raise VoxwireError("no gateway runs here; start one with 'voxwire serve', or name one with --url")
+    await need_running(args)
     wanted = {
         "voice": args.voice,
         "max_characters": args.max_characters,
         "origin": args.origin,
         "ttl": args.ttl,
     }
-    async with _Gateway(args) as gateway:
+    async with RemoteGateway(args) as gateway:
         body = {name: value for name, value in wanted.items() if value is not None}
-        print((await _ask(gateway, "POST", "/v1/token", body))["token"])
+        print((await ask(gateway, "POST", "/v1/token", body))["token"])
 
 
 # -- keys ------------------------------------------------------------------------------------------
@@ -396,13 +266,13 @@ async def _keys_async(args: argparse.Namespace) -> None:
                 phrase_cache=args.phrase_cache,
             )
             print(issued.presented)
-            _note("keep it well: it is not shown again", stay=True)
+            note("keep it well: it is not shown again", stay=True)
         elif args.action == "rotate":
             print((await keyring.rotate(args.id, grace=args.grace)).presented)
-            _note(f"the old secret still works for {args.grace} seconds", stay=True)
+            note(f"the old secret still works for {args.grace} seconds", stay=True)
         else:
             await keyring.revoke(args.id)
-            _note(f"{args.id} is revoked", stay=True)
+            note(f"{args.id} is revoked", stay=True)
     finally:
         await keyring.close()
         await store.close()
@@ -422,11 +292,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status: int = args.run(args)
     except VoxwireError as error:
-        _note("")
+        note("")
         sys.stderr.write("".join(f"voxwire: {line}\n" for line in error.message.splitlines()))
         return 1
     except (KeyboardInterrupt, asyncio.CancelledError):
-        _note("")
+        note("")
         return 130
     except BrokenPipeError:  # whoever read our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
