@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from sessions.events import ContextStats
@@ -60,6 +60,18 @@ class _Totals(Collector):
         for value, total in self._read().items():
             family.add_metric([value], total)
         yield family
+
+
+class _Gauges(Collector):
+    """Gauges that somebody else reads, each under a name of its own."""
+
+    def __init__(self, prefix: str, words: str, read: Callable[[], dict[str, float]]) -> None:
+        self._prefix, self._words, self._read = prefix, words, read
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The figures now."""
+        for name, value in self._read().items():
+            yield GaugeMetricFamily(f"{self._prefix}_{name}", self._words, value)
 
 
 class Metrics:
@@ -122,6 +134,14 @@ class Metrics:
     def watch_engine(self, name: str, read: Callable[[], float]) -> None:
         """Read an engine gauge (xrt, slots, free, queued, alive) by ``read`` at each scrape."""
         self._engine[name].set_function(read)
+
+    def watch_engine_events(self, read: Callable[[], dict[str, int]]) -> None:
+        """Read what else an engine counts (event -> times since the start) by ``read`` at each scrape."""
+        self.registry.register(_Totals("voxwire_engine_events", "What the engine counts", "event", read))
+
+    def watch_engine_gauges(self, read: Callable[[], dict[str, float]]) -> None:
+        """Read what else an engine measures (name -> figure) by ``read`` at each scrape."""
+        self.registry.register(_Gauges("voxwire_engine", "What the engine measures", read))
 
     def watch_phrases(self, read: Callable[[], dict[str, int]]) -> None:
         """Read the phrase cache's totals (result -> lookups since the start) by ``read`` at each scrape."""

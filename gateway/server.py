@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-WARM_DEADLINE_S = 120.0
 BACKLOG = 1024
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -66,7 +65,7 @@ class Server:
 
         Raises SettingsError (also for a port that is taken), EngineError. On any error everything is undone.
         """
-        from gateway.engine import check_voices, make_engine
+        from gateway.engine import check_voices, make_engine, warm_deadline
 
         engine = make_engine(self.settings)
         check_voices(self.settings, engine)
@@ -79,7 +78,7 @@ class Server:
             self._runner = runner(self._app)
             await self._runner.setup()
             await self._listen()
-            async with asyncio.timeout(WARM_DEADLINE_S):
+            async with asyncio.timeout(warm_deadline(self.settings)):
                 await self._warm
             collector.settle()
         except BaseException:

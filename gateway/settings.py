@@ -280,6 +280,30 @@ class Settings:
     engine: str = _set("embedded", _text, "the name of an installed engine")
     workers: int = _set(0, _whole(0, 256), "a whole number from 0 to 256 (0: one per core)")
 
+    gepard_checkpoint: str = _set("", _text, "a folder, or owner/name@commit of one that was fetched")
+    gepard_codec: str = _set("", _text, "a .nemo or .safetensors file (empty: the one in the checkpoint)")
+    gepard_dtype: str = _set(
+        "auto",
+        _word("auto", "bfloat16", "float16", "float32"),
+        "auto (bfloat16 on vLLM, else float32), bfloat16, float16 or float32",
+    )
+    gepard_streams: int = _set(
+        0, _whole(0, 4096), "a whole number from 0 to 4096 (segments at once; 0: 32 on vLLM, else 4)"
+    )
+    gepard_compile: bool = _set(True, _flag, "on or off (a minute at the first start, faster steps)")
+    gepard_codec_backend: str = _set("onnx", _word("onnx", "torch", "nemo"), "onnx, torch or nemo")
+    gepard_codec_processes: int = _set(1, _whole(1, 64), "a whole number from 1 to 64, a core each")
+    gepard_codec_device: str = _set("cpu", _text, "cpu, or cuda:0 and the like for torch and nemo")
+    gepard_temperature: float = _set(0.4, _number(0, 2), "a number from 0 (always the likeliest) to 2")
+    gepard_top_k: int = _set(0, _whole(0, 8), "a whole number from 0 (off) to 8")
+    gepard_repetition_penalty: float = _set(1.0, _number(1, 2), "a number from 1 (off) to 2")
+    gepard_guidance: float = _set(1.0, _number(1, 20), "a number from 1 (off) to 20; twice the work")
+    gepard_guidance_frames: int = _set(0, _whole(0, 2000), "the first frames that are guided (0: all)")
+    gepard_guidance_tokens: int = _set(0, _whole(0, 256), "guide texts of so many tokens (0: all)")
+    gepard_guard: bool = _set(True, _flag, "on or off (begin again, or end sooner, what goes astray)")
+    gepard_continuity: bool = _set(False, _flag, "on or off (short segments go on from each other)")
+    gepard_trim: bool = _set(True, _flag, "on or off (leave out silence before a segment's first sound)")
+
     api_keys: str = _set(
         "",
         _keys,

@@ -25,7 +25,7 @@ from sessions.tokens import BrowserTokens
 from sessions.voice_desk import VoiceDesk
 from sessions.voice_limits import VoiceLimits
 from telephony.wheel import TimerWheel
-from tts_core.engine import Engine
+from tts_core.engine import Engine, Keeper, Observed
 from tts_core.errors import SettingsError
 from tts_core.scheduler import Scheduler
 from tts_core.text.normaliser import Normaliser
@@ -116,6 +116,8 @@ async def start(services: Services) -> None:
     closing.push_async_callback(services.normaliser.close)
     services.spawn(services.normaliser.start(), name="normaliser start")  # it works meanwhile
     _watch_engine(services)
+    if isinstance(services.engine, Keeper):
+        _forget_deleted(services, services.engine)
     services.spawn(_sample_leads(services), name="lead samples")
     if settings.redis_url and not settings.secret:
         # A key is kept as an HMAC under the secret: one made under another secret is refused here.
@@ -194,3 +196,14 @@ def _watch_engine(services: Services) -> None:
 
     for name in ("xrt", "slots", "free", "queued", "alive"):
         services.metrics.watch_engine(name, read(name))
+    if isinstance(services.engine, Observed):
+        services.metrics.watch_engine_events(services.engine.events)
+        services.metrics.watch_engine_gauges(services.engine.gauges)
+
+
+def _forget_deleted(services: Services, engine: Keeper) -> None:
+    """Let an engine drop what it keeps of a voice that was deleted."""
+    voices = services.voices
+    services.closing.callback(
+        voices.on_deleted(lambda tenant, voice: engine.forget(voices.salt(tenant, voice)))
+    )

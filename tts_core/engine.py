@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -149,4 +149,26 @@ class Engine(Protocol):
 
     def capacity(self) -> Capacity:
         """The present load and measured speed; cheap, may be called often."""
+        ...
+
+
+@runtime_checkable
+class Observed(Protocol):
+    """An engine that has more to tell than its capacity; names are of the engine's own closed set."""
+
+    def events(self) -> dict[str, int]:
+        """How often each thing happened since the start."""
+        ...
+
+    def gauges(self) -> dict[str, float]:
+        """Figures of now."""
+        ...
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """An engine that keeps something of a request for later ones."""
+
+    def forget(self, salt: str) -> int:
+        """Drop all that was kept under a request's ``salt``, as its voice was deleted; how many copies."""
         ...

@@ -61,6 +61,16 @@ def test_engine_gauges_are_read_at_each_scrape() -> None:
     assert read(metrics)["voxwire_engine_xrt", ()] == 4.0
 
 
+def test_what_else_an_engine_tells_is_read_at_each_scrape() -> None:
+    metrics, events, gauges = Metrics(), {"truncated": 0}, {"codec_duty": 0.25}
+    metrics.watch_engine_events(lambda: events)
+    metrics.watch_engine_gauges(lambda: gauges)
+    events["truncated"] = 3
+    now = read(metrics)
+    assert now["voxwire_engine_events_total", (("event", "truncated"),)] == 3
+    assert now["voxwire_engine_codec_duty", ()] == 0.25
+
+
 def test_two_gateways_do_not_share_figures() -> None:
     one, two = Metrics(), Metrics()
     one.refused("busy")

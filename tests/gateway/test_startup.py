@@ -30,6 +30,35 @@ async def test_everything_that_start_begins_close_ends(tmp_path: Path) -> None:
     assert asyncio.all_tasks() == before
 
 
+async def test_an_engine_that_keeps_and_counts_is_asked_to(tmp_path: Path) -> None:
+    class Keeping(ToneEngine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.forgotten: list[str] = []
+
+        def events(self) -> dict[str, int]:
+            return {"truncated": 3}
+
+        def gauges(self) -> dict[str, float]:
+            return {"codec_duty": 0.5}
+
+        def forget(self, salt: str) -> int:
+            self.forgotten.append(salt)
+            return 1
+
+    engine = Keeping()
+    services = startup.build(settings(tmp_path), engine=engine)
+    await startup.start(services)
+    text = services.metrics.text().decode()
+    assert 'voxwire_engine_events_total{event="truncated"} 3.0' in text
+    assert "voxwire_engine_codec_duty 0.5" in text
+    kept = await services.voices.put("acme", None, bytes(16), None)
+    await services.voices.delete("acme", kept.voice_id)
+    assert set(engine.forgotten) == {services.voices.salt("acme", kept.voice_id)}
+    await services.stop_tasks()
+    await startup.close(services)
+
+
 async def test_an_open_bind_without_a_key_does_not_start(tmp_path: Path) -> None:
     services = startup.build(settings(tmp_path, host="0.0.0.0"), engine=ToneEngine())
     with pytest.raises(SettingsError, match="no API key"):

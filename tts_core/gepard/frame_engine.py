@@ -117,6 +117,7 @@ class FrameEngine:
         self._supervised = supervise
         self._clock = clock
         cloning = checkpoint.config.cloning is not None
+        self._prefixes = Prefixes(checkpoint.config)
         self._info = EngineInfo(
             name=name,
             revision=f"{checkpoint.digest[:16]}-{codec_digest[:16]}",
@@ -124,10 +125,10 @@ class FrameEngine:
             voices=_voices(cloning),
             languages=LANGUAGES,
             can_clone=cloning,
+            voice_bytes=self._prefixes.size,
             speed_range=(1.0, 1.0),
         )
         self._tokenizer: Tokenizer | None = None
-        self._prefixes = Prefixes(checkpoint.config)
         self._enroller = Enroller(checkpoint.directory)
         self._continuity = Continuity(MOST_FRAMES if self._options.continuity else 0, clock)
         self._pace = Pace()
@@ -279,10 +280,14 @@ class FrameEngine:
         """The codec's duty, 0 to 1, and the seconds a frame takes with the streams at work now."""
         return {"codec_duty": self._codec.duty, "frame_s": self._speed.frame_s(max(1, self._speed.running))}
 
-    def forget(self, salt: str) -> None:
-        """Drop what is kept under ``salt``: its voice was deleted."""
-        self._prefixes.forget(salt)
+    def forget(self, salt: str) -> int:
+        """Drop what is kept under ``salt``, as its voice was deleted; how many copies of it there were.
+
+        The model's own table keeps a prefix, under a fingerprint that nobody can ask for any more, until
+        another one takes its place.
+        """
         self._continuity.forget(salt)
+        return self._prefixes.forget(salt)
 
     # -- requests -------------------------------------------------------------------------------------
 

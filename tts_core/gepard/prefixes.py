@@ -89,10 +89,12 @@ class Prefixes:
             raise UnknownVoice("there is no such voice", field="voice")
         return self._keep((salt, b""), self._null)
 
-    def forget(self, salt: str) -> None:
-        """Drop every prefix that was made under ``salt``: the voice was deleted."""
-        for key in [key for key in self._kept if key[0] == salt]:
+    def forget(self, salt: str) -> int:
+        """Drop every prefix that was made under ``salt``, as the voice was deleted; how many."""
+        gone = [key for key in self._kept if key[0] == salt]
+        for key in gone:
             del self._kept[key]
+        return len(gone)
 
     def _cloned(self, conditioning: bytes, salt: str) -> SpeakerPrefix:
         if not self.size:

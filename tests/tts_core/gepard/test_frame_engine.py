@@ -11,7 +11,7 @@ import pytest
 from tests import virtual
 from tests.tts_core.gepard.cases import prefix_of
 from tests.tts_core.gepard.scripted import PlainCodec, Script, ScriptedModel, numbers
-from tts_core.engine import SpeechChunk, SpeechRequest
+from tts_core.engine import Keeper, Observed, SpeechChunk, SpeechRequest
 from tts_core.errors import (
     BadRequest,
     EngineCrashed,
@@ -211,7 +211,7 @@ async def test_a_voice_is_made_of_a_clip_and_spoken_with(checkpoint: Checkpoint)
     async with Desk(checkpoint) as desk:
         clip = np.zeros(22050, np.float32)
         voice = await desk.engine.enroll(clip, 22050)
-        assert len(voice) == 8 * checkpoint.config.hidden_size * 2
+        assert len(voice) == 8 * checkpoint.config.hidden_size * 2 == desk.engine.info.voice_bytes
         assert desk.enrolled == [22]
         with pytest.raises(BadRequest):
             await desk.engine.enroll(clip, 24000)
@@ -223,7 +223,9 @@ async def test_a_voice_is_made_of_a_clip_and_spoken_with(checkpoint: Checkpoint)
         assert first is again
         assert first.fingerprint != other.fingerprint
         assert np.all(first.rows == 0.5)
-        desk.engine.forget("a")
+        assert desk.engine.forget("a") == 1
+        assert isinstance(desk.engine, Keeper)
+        assert isinstance(desk.engine, Observed)
         await desk.say(voice="vc_1", conditioning=voice, salt="a")
         assert desk.model.requests[-1].prefix is not first
         await desk.say(voice="plain")
