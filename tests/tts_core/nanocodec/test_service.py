@@ -142,6 +142,20 @@ async def test_while_no_process_lives_nothing_can_be_opened(codec: Codec) -> Non
         assert len(await service.open().decode(some_codes(1))) == 1024
 
 
+async def test_a_process_that_does_not_come_back_is_tried_again(codec: Codec, tmp_path: Path) -> None:
+    path = tmp_path / "codec.safetensors"
+    path.write_bytes(codec.path.read_bytes())
+    async with running(Codec(codec.nemo, path)) as service:
+        path.write_bytes(b"damaged")
+        os.kill(service.pids[0], signal.SIGKILL)
+        await until(lambda: service._seats[0].deaths >= 2)
+        assert not service.alive
+        path.write_bytes(codec.path.read_bytes())
+        await until(lambda: service.alive)
+        assert len(await service.open().decode(some_codes(1))) == 1024
+        await until(lambda: service._seats[0].deaths == 0)
+
+
 async def test_a_process_that_hangs_is_replaced(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_module, "STUCK_S", 0.5)
     async with running(codec) as service:
