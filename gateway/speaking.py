@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from sessions.context import Context, ContextOptions
 from sessions.events import Cancelled, Done, Event, Failed
 from sessions.playback import Playback, PlaybackClock
+from sessions.principal import Scope
 from sessions.runner import Conditioning, ContextRunner, Sink, Speech
 from sessions.voice_catalogue import VOICE_ID
 from tts_core.engine import VoiceInfo
@@ -82,9 +83,10 @@ class Speaking:
     async def listed(
         self, principal: Principal, scopes: Sequence[str] = ()
     ) -> list[tuple[VoiceInfo, VoiceKind]]:
-        """The voices that this caller may ask for: built-in ones, then the tenant's, the newest first.
+        """The voices that are shown to this caller: built-in ones, then the tenant's, the newest first.
 
-        Of the tenant's LISTED at most. Without the store, only the built-in ones are known.
+        Of the tenant's LISTED at most, and without the scope ``voice:read`` only those of ``scopes``: who may
+        speak with a voice need not know the names of all. Without the store, built-in ones alone are known.
         """
         built_in: list[tuple[VoiceInfo, VoiceKind]] = [(v, "built_in") for v in self.voices(principal)]
         if not self._services.engine.info.can_clone:
@@ -97,6 +99,8 @@ class Speaking:
         entries = sorted(found.values(), key=lambda e: -e.created)
         if principal.voice is not None:
             entries = [e for e in entries if e.id == principal.voice]
+        elif not principal.may(Scope.VOICE_READ):
+            entries = [e for e in entries if e.session is not None]
         return built_in + [
             (VoiceInfo(e.id, e.name, e.language), "permanent" if e.session is None else "session")
             for e in entries[:LISTED]

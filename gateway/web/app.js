@@ -2,6 +2,7 @@
 
 import { explain } from "./errors.js";
 import { Figures } from "./figures.js";
+import { OwnVoices } from "./own.js";
 import { formatFor } from "./pcm.js";
 import { Player } from "./player.js";
 import { Reading } from "./reading.js";
@@ -327,10 +328,25 @@ gateway.addEventListener("hello", ({ detail: hello }) => {
       return tag;
     }
   };
-  const options = hello.voices.map((each) => new Option(`${each.name}, ${language(each.language)}`, each.id));
+  const options = hello.voices.map(
+    ({ id, name, language: tag }) => new Option([name || id, tag && language(tag)].filter(Boolean).join(", "), id),
+  );
   voice.replaceChildren(new Option("Default voice", ""), ...options);
   if (hello.voices.some((each) => each.id === kept)) voice.value = kept;
   $("about").textContent = `${hello.engine} engine, ${hello.native_rate / 1000} kHz`;
+});
+
+const own = new OwnVoices(gateway);
+own.addEventListener("made", ({ detail }) => {
+  $("voice").append(new Option(detail.name, detail.id));
+});
+own.addEventListener("gone", ({ detail }) => {
+  for (const option of [...$("voice").options]) if (option.value === detail) option.remove();
+});
+own.addEventListener("try", ({ detail }) => {
+  $("voice").value = detail;
+  if (state !== "idle") stop();
+  speak(new Event("try"));
 });
 
 gateway.addEventListener("notice", () => {

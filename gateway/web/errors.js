@@ -8,6 +8,9 @@ const WORDS = {
   engine_error: "The voice failed on this text.",
   engine_crashed: "The voice failed on this text.",
   engine_timeout: "The voice took too long to answer.",
+  lost: "The gateway did not answer.",
+  unknown_voice: "This voice is not there any more.",
+  unknown_session: "The connection was away for too long. Try again.",
   interrupted: "Another app took the sound. Press Speak to go on.",
   no_sound: "The browser did not let the sound start. Press Speak again, and check that an output is connected.",
 };

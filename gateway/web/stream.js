@@ -106,6 +106,7 @@ export class Gateway extends EventTarget {
   hello = null;
   state = "closed";
   received = 0; // bytes
+  keep = false; // whether there is more to take up after a drop than what is being spoken
 
   #socket = null;
   #session = null; // {session, key, received}
@@ -180,7 +181,8 @@ export class Gateway extends EventTarget {
     const late = setTimeout(() => socket.close(), CONNECT_MS);
     socket.onopen = () => {
       const hello = { type: "hello", version: 1, client: "voxwire page" };
-      if (this.#session && [...this.#turns.values()].some((turn) => turn.begun)) hello.resume = this.#session;
+      const begun = [...this.#turns.values()].some((turn) => turn.begun);
+      if (this.#session && (begun || this.keep)) hello.resume = this.#session;
       socket.send(JSON.stringify(hello));
     };
     socket.onmessage = ({ data }) => {
@@ -198,19 +200,25 @@ export class Gateway extends EventTarget {
 
   // Browsers cannot put a key into the upgrade: it is exchanged for a token that works once, within a minute.
   async #token() {
-    const headers = this.key ? { "X-API-Key": this.key } : {};
-    const answer = await fetch(new URL("v1/token", this.base), {
-      method: "POST",
-      headers,
-      credentials: "omit",
-      signal: AbortSignal.timeout(CONNECT_MS),
-    });
+    // With the names of the visitor's own voices, where the key may read them.
+    let answer = await this.#mint(["speak", "voice:read"]);
+    if (answer.status === 403) answer = await this.#mint(["speak"]);
     const body = await answer.json().catch(() => ({}));
     if (answer.ok) return body.token;
     throw Object.assign(new Error(body.error?.message ?? `the gateway answered ${answer.status}`), {
       locked: answer.status === 401 || answer.status === 403,
       code: body.error?.code,
       retry: body.error?.retry_after,
+    });
+  }
+
+  #mint(scopes) {
+    return fetch(new URL("v1/token", this.base), {
+      method: "POST",
+      headers: this.key ? { "X-API-Key": this.key } : {},
+      credentials: "omit",
+      body: JSON.stringify({ scopes }),
+      signal: AbortSignal.timeout(CONNECT_MS),
     });
   }
 

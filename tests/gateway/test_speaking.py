@@ -290,6 +290,10 @@ async def test_a_sessions_voice_is_that_sessions_alone(gateway: Running) -> None
         assert names[:2] == [("tone", "Tone", "built_in"), ("other", "Other", "built_in")]
         assert set(names[2:]) == own
         assert len(await services.speaking.listed(local)) == 3
+        speaker = Principal(local.tenant, "k2")  # without the scope voice:read
+        shown = [v.id for v, _ in await services.speaking.listed(speaker, (here,))]
+        assert shown == ["tone", "other", voice_id]
+        assert [v.id for v, _ in await services.speaking.listed(speaker.narrow(voice=kept))] == [kept]
         assert await services.speaking.listed(ACME) == [(v, "built_in") for v in gateway.engine.info.voices]
         assert [v.id for v, _ in await services.speaking.listed(local.narrow(voice=kept))] == [kept]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from playwright.async_api import Browser, async_playwright
 
@@ -38,15 +39,24 @@ TAP = """(() => {
 """Run before a page's own scripts: ``outputLevel()`` is the peak of what goes to the loudspeaker just now."""
 
 
+def microphone(recording: Path) -> tuple[str, ...]:
+    """Flags for a microphone that hears this WAV file, over and over, and may be used."""
+    return (
+        "--use-fake-device-for-media-stream",
+        "--use-fake-ui-for-media-stream",
+        f"--use-file-for-fake-audio-capture={recording}",
+    )
+
+
 @contextlib.asynccontextmanager
-async def open_browser() -> AsyncIterator[Browser]:
-    """A browser with an empty profile of its own; ended with the block."""
+async def open_browser(*flags: str) -> AsyncIterator[Browser]:
+    """A browser with an empty profile of its own, and more flags; ended with the block."""
     executable = shutil.which("chromium")
     if executable is None:
         raise AssertionError("the tests need Chromium: install the package chromium")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=executable, args=list(FLAGS), timeout=60_000
+            executable_path=executable, args=[*FLAGS, *flags], timeout=60_000
         )
         try:
             yield browser
