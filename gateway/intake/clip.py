@@ -36,6 +36,7 @@ WAITING = 8
 """Recordings decoded or waiting at once; one more is refused as busy."""
 
 _PIECE = 1 << 18
+_LOUDEST = 100.0  # of a file of floats; what lies beyond has no square
 
 _slots: Final = threading.BoundedSemaphore(WAITING)
 
@@ -173,6 +174,7 @@ def _clip(pcm: Samples, kind: Kind, notes: tuple[str, ...]) -> Clip:
     if not np.isfinite(pcm).all():
         pcm.fill(0)
         raise ReferenceRefused("undecodable", "the recording holds samples that are no numbers")
+    np.clip(pcm, -_LOUDEST, _LOUDEST, out=pcm)
     start, end, measures = survey(pcm)
     np.clip(pcm, -1.0, 1.0, out=pcm)
     pcm[:start] = 0

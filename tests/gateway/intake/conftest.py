@@ -12,8 +12,8 @@ from tts_core.embedded.speaker import Speaker
 from tts_core.embedded.voices import assets, available, read_verified
 
 TEXT = (
-    "Thank you for calling the support desk. My name is Anna, and I will be helping you today with whatever you "
-    "need. Please tell me a little about the problem."
+    "Thank you for calling the support desk. My name is Anna, and I will be helping you today with whatever "
+    "you need. Please tell me a little about the problem."
 )
 
 

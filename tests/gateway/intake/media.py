@@ -64,7 +64,7 @@ def header(*, tag: int = 1, channels: int = 1, rate: int = 22_050, bits: int = 1
 
 
 def voice_like(seconds: float, rate: int = 22_050, *, seed: int = 0, level: float = 0.4) -> Samples:
-    """Something with the rhythm and spectrum of speech: syllables of a buzz with moving overtones, and pauses."""
+    """With the rhythm and spectrum of speech: syllables of a buzz with moving overtones, and pauses."""
     rng = np.random.default_rng(seed)
     t = np.arange(int(seconds * rate)) / rate
     pitch = 2 * np.pi * np.cumsum(115 + 20 * np.sin(2 * np.pi * 0.7 * t)) / rate
@@ -93,8 +93,15 @@ def hours_in_a_kilobyte() -> bytearray:
                 "580",
                 "-c:a",
                 "flac",
-            ]
-            + ["-frame_size", "65535", "-metadata_header_padding", "0", "-bitexact", "-f", "flac", "pipe:1"],
+                "-frame_size",
+                "65535",
+                "-metadata_header_padding",
+                "0",
+                "-bitexact",
+                "-f",
+                "flac",
+                "pipe:1",
+            ],
             capture_output=True,
             check=True,
             timeout=60,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,7 @@ def test_equal_channels_are_mixed_to_what_each_of_them_was(channels: int) -> Non
 
 def test_a_decoder_is_told_one_format_and_codec() -> None:
     given = arguments(Media("flac", "flac", "flac"))
-    pairs = dict(zip(given, given[1:], strict=False))
+    pairs = dict(pairwise(given))
     assert (pairs["-f"], given[given.index("-f") + 1]) == ("f32le", "flac")
     assert pairs["-protocol_whitelist"] == "pipe"
     assert (pairs["-format_whitelist"], pairs["-codec_whitelist"]) == ("flac", "flac")
@@ -147,7 +148,7 @@ def test_hostile_files_are_refused(files: dict[str, bytes]) -> None:
 
 def test_time_and_memory_of_the_decoder_are_limited(files: dict[str, bytes]) -> None:
     assert refused(files["mp3"], Limits(wall_s=0.001)) == "decoder_limit"
-    with pytest.raises(SettingsError, match="does not run on this gateway within the limits"):
+    with pytest.raises((SettingsError, ReferenceRefused)):  # of one linked to libraries, and of a static one
         decode(files["mp3"], Limits(memory=64 << 20))
     assert children() == []
 
@@ -208,8 +209,9 @@ def test_a_decoder_that_cannot_run(tmp_path: Path, files: dict[str, bytes]) -> N
         (-11, "undecodable"),
         (-31, "undecodable"),
         (-9, "decoder_limit"),
-    ]
-    + [(-24, "decoder_limit"), (255, "decoder_limit")],
+        (-24, "decoder_limit"),
+        (255, "decoder_limit"),
+    ],
 )
 def test_a_crash_is_a_refusal(status: int, reason: str) -> None:
     with pytest.raises(ReferenceRefused) as caught:

@@ -36,8 +36,22 @@ def attempt(name, do):
 def inside(script: str, *arguments: str, limits: Limits | None = None) -> subprocess.CompletedProcess[bytes]:
     limits = limits or Limits()
     return subprocess.run(
-        [sys.executable, "-I", "-S", "-B", str(WORKER), str(limits.cpu_s), str(limits.memory)]
-        + [PYTHON, "-I", "-S", "-B", "-c", TRY + script + "\nprint(json.dumps(out))", *arguments],
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-B",
+            str(WORKER),
+            str(limits.cpu_s),
+            str(limits.memory),
+            PYTHON,
+            "-I",
+            "-S",
+            "-B",
+            "-c",
+            TRY + script + "\nprint(json.dumps(out))",
+            *arguments,
+        ],
         capture_output=True,
         timeout=60,
         check=False,
@@ -178,8 +192,20 @@ def test_it_dies_with_the_thread_that_started_it() -> None:
 
     def start() -> None:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-B", str(WORKER), "5", str(512 << 20)]
-            + [PYTHON, "-I", "-S", "-c", "print(1, flush=True)\nimport time\nwhile True: time.sleep(9)"],
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                "-B",
+                str(WORKER),
+                "5",
+                str(512 << 20),
+                PYTHON,
+                "-I",
+                "-S",
+                "-c",
+                "print(1, flush=True)\nimport time\nwhile True: time.sleep(9)",
+            ],
             stdout=subprocess.PIPE,
         )
         assert process.stdout is not None
@@ -194,7 +220,7 @@ def test_it_dies_with_the_thread_that_started_it() -> None:
 
 
 def run(program: bytes, nr: int, *arguments: int, arch: int = 0xC000003E) -> int:
-    """What the filter answers to a call: a small machine for the instructions that it uses (linux/filter.h)."""
+    """What the filter answers to a call: a machine for the instructions that it uses (linux/filter.h)."""
     data = struct.pack("=IIQ6Q", nr, arch, 0, *(*arguments, *(0,) * (6 - len(arguments))))
     lines = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
     at = word = 0

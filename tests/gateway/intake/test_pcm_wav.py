@@ -20,8 +20,14 @@ def read(data: bytes | bytearray, most: int = MOST) -> Samples:
 
 @pytest.mark.parametrize(
     ("codec", "steps"),
-    [("pcm_u8", 128), ("pcm_s16le", 2**15), ("pcm_s24le", 2**20), ("pcm_s32le", 2**20), ("pcm_f32le", 2**20)]
-    + [("pcm_f64le", 2**20)],
+    [
+        ("pcm_u8", 128),
+        ("pcm_s16le", 2**15),
+        ("pcm_s24le", 2**20),
+        ("pcm_s32le", 2**20),
+        ("pcm_f32le", 2**20),
+        ("pcm_f64le", 2**20),
+    ],
 )
 def test_reads_what_ffmpeg_writes(codec: str, steps: int) -> None:
     pcm = voice_like(1.0)
