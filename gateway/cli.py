@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from gateway import __version__
+from gateway.models_cli import add_models
 from gateway.remote import RemoteGateway, ask, need_running, note, remote_options
 from gateway.settings import Settings
 from gateway.voices_cli import add_voices
@@ -76,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     say.set_defaults(run=_say)
 
     add_voices(commands)
+    add_models(commands)
 
     settings = commands.add_parser("settings", help="list what can be set, with what is set now")
     settings.set_defaults(run=_show_settings)

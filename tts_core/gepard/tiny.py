@@ -29,6 +29,8 @@ from .sampling import Sampling
 
 Size: TypeAlias = Literal["tiny", "full"]
 
+_MARK = "voxwire models make-tiny"
+
 _CORPUS = """
 the quick brown fox jumps over the lazy dog and then the dog sleeps in the warm sun for the rest of the day.
 Hello, thank you for calling. How can I help you today? Your order number is one two three four five.
@@ -69,7 +71,7 @@ def make_tiny(
     dtype: str = "float32",
     cloning: bool = True,
 ) -> Path:
-    """Write a checkpoint into ``directory``, which is made; files of the same names are replaced.
+    """Write a checkpoint into ``directory``, which is made; one that was made here before is replaced.
 
     Args:
         directory: where to.
@@ -82,17 +84,25 @@ def make_tiny(
         The directory.
 
     Raises:
-        SettingsError: an unknown size or type, or the directory cannot be written.
+        SettingsError: an unknown size or type, the directory cannot be written, or another checkpoint lies
+            there.
     """
     if size not in _SIZES:
         raise SettingsError("the size must be tiny or full")
     sizes, kind = _SIZES[size], config.dtype_of(dtype)
     path = Path(directory)
-    described = _description(sizes, kind, cloning=cloning)
+    if (path / checkpoint.WEIGHTS).exists() and not _made_here(path):
+        raise SettingsError(
+            "a checkpoint lies there already that was not made by this; name another directory"
+        )
+    described = describe(size, kind, cloning=cloning)
     parsed = config.GepardConfig.parse(json.dumps(described).encode())
     weights = _weights(parsed, sizes, getattr(torch, kind), seed)
     if size == "tiny":
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # matrices this small only suffer from more
         _calibrate(parsed, weights)
+        torch.set_num_threads(threads)
     backbone = described["backbone_config"]
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -104,6 +114,13 @@ def make_tiny(
     except OSError:
         raise SettingsError("the checkpoint cannot be written there") from None
     return path
+
+
+def _made_here(path: Path) -> bool:
+    try:
+        return bool(json.loads((path / config.FILE).read_text())["made_by"] == _MARK)
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
 
 
 def _write(path: Path, value: Any) -> None:
@@ -122,7 +139,9 @@ def _special(tokens: int) -> dict[str, int]:
     }
 
 
-def _description(sizes: _Sizes, dtype: str, *, cloning: bool) -> dict[str, Any]:
+def describe(size: Size, dtype: str, *, cloning: bool = True) -> dict[str, Any]:
+    """Describe such a checkpoint: its ``gepard_config.json``."""
+    sizes = _SIZES[size]
     backbone = {
         "model_type": "qwen3_5_text",
         "hidden_size": sizes.hidden,
@@ -145,6 +164,7 @@ def _description(sizes: _Sizes, dtype: str, *, cloning: bool) -> dict[str, Any]:
     }
     return {
         "model_type": "gepard",
+        "made_by": _MARK,
         "backbone_config": backbone,
         "audio_heads": {f"level_audio_{k}": levels for k, levels in enumerate(fsq.LEVELS)},
         "audio_embed_dim": 32,
