@@ -22,6 +22,8 @@ STOP_S = 20.0
 class GatewayProcess:
     """``with GatewayProcess() as gateway: gateway.url``; settings as ``VOXWIRE_`` names without prefix."""
 
+    ready_s = READY_S
+
     def __init__(self, **settings: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="voxwire-test-")
         environ = {
@@ -61,7 +63,7 @@ class GatewayProcess:
         )
         threading.Thread(target=self._read, daemon=True).start()
         while True:
-            line = self._lines.get(timeout=READY_S)
+            line = self._lines.get(timeout=self.ready_s)
             if line is None:
                 raise AssertionError("the gateway ended at its start:\n" + "".join(self.log[-30:]))
             if found := re.search(r"Voxwire ready at (\S+)", line):
