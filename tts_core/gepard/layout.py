@@ -10,7 +10,8 @@ A sampled "token" is thus a handle to a frame that the sampler has just written.
 row still holds that frame: rows are a ring, and what is older than ``frame_rows`` allocations is gone.
 
 The 32 codes of a frame leave the engine as the ids of its 8 "most likely tokens": group ``g`` of the codec
-with token ``t`` is ``g * 2016 + t``, so that the eight are never equal.
+with token ``t`` is ``OUTGOING + g * 2016 + t``. vLLM may put a position's ids into a dictionary, so they are
+never equal to each other nor to a handle.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ LOGITS = sum(fsq.LEVELS) + 1
 SERIALS = 1 << 30
 """Handles wrap after so many frames: four days of 64 streams on a fast GPU, far beyond any request's life."""
 
-_OFFSETS = np.arange(fsq.GROUPS, dtype=np.int64) * fsq.GROUP_SIZE
+OUTGOING = (1 << 31) - fsq.GROUPS * fsq.GROUP_SIZE
+"""First of the ids that carry a frame out: the last ones of 31 bits."""
+
+OFFSETS = tuple(OUTGOING + group * fsq.GROUP_SIZE for group in range(fsq.GROUPS))
+"""What is added to the token of each group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ class Layout:
             raise SettingsError("the rows of the frame table must be a power of two")
         if self.prefix_rows < 1 or self.voice_rows < self.prefix_rows or self.voice_rows % self.prefix_rows:
             raise SettingsError("the rows of the voice table must be a multiple of a prefix's rows")
-        if self.frame + SERIALS > 1 << 31:
+        if self.frame + SERIALS > OUTGOING:
             raise SettingsError("the text vocabulary and the voice table leave no room for frame handles")
 
     @property
@@ -117,7 +122,7 @@ def rows_for(streams: int, frames: int) -> int:
 
 def pack(codes: fsq.Codes) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Codes uint8 ``[..., 32]`` as eight distinct ids int64 ``[..., 8]``."""
-    return fsq.fold(codes).astype(np.int64) + _OFFSETS
+    return fsq.fold(codes).astype(np.int64) + np.array(OFFSETS)
 
 
 def unpack(ids: Sequence[Sequence[int]]) -> fsq.Codes:
@@ -127,7 +132,7 @@ def unpack(ids: Sequence[Sequence[int]]) -> fsq.Codes:
         EngineError: the ids are not a frame's.
     """
     array = np.asarray(ids, np.int64).reshape(-1, fsq.GROUPS) if len(ids) else np.zeros((0, 8), np.int64)
-    tokens = array - _OFFSETS
+    tokens = array - np.array(OFFSETS)
     if array.size and bool(((tokens < 0) | (tokens >= fsq.GROUP_SIZE)).any()):
         raise EngineError("the engine gave a frame that cannot be read")
     return fsq.unfold(tokens)

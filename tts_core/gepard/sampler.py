@@ -21,7 +21,7 @@ import torch
 from tts_core.errors import EngineError
 from tts_core.nanocodec import fsq
 
-from .layout import LOGITS, SERIALS, Layout, age
+from .layout import LOGITS, OFFSETS, SERIALS, Layout, age
 from .noise import gumbel
 
 WIDTH = max(fsq.LEVELS)
@@ -109,7 +109,7 @@ class FrameSampler:
         self._partner = torch.full((slots,), -1, dtype=torch.int64, device=device)
         self._index = code_index(device).view(-1)
         self._radix = torch.tensor([1, 8, 56, 336], device=device)
-        self._group = torch.arange(fsq.GROUPS, device=device) * fsq.GROUP_SIZE
+        self._group = torch.tensor(OFFSETS, device=device)
         self._staged: dict[int, _Row] = {}
         # What the slots ask for, known without asking the device: steps skip the rules that nobody uses.
         self._sampled: set[int] = set()

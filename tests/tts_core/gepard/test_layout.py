@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts_core.errors import EngineError, SettingsError
-from tts_core.gepard.layout import LOGITS, SERIALS, Layout, age, pack, rows_for, unpack
+from tts_core.gepard.layout import LOGITS, OUTGOING, SERIALS, Layout, age, pack, rows_for, unpack
 from tts_core.nanocodec import fsq
 
 frames = st.lists(st.tuples(*(st.integers(0, levels - 1) for levels in fsq.LEVELS)), max_size=5)
@@ -19,15 +19,16 @@ def test_a_frame_survives_its_way_out(rows: list[tuple[int, ...]]) -> None:
     assert np.array_equal(unpack(ids.tolist()), codes)
     for row in ids.tolist():
         assert len(set(row)) == 8
-        assert 0 <= min(row) <= max(row) < 8 * 2016
+        assert OUTGOING <= min(row) <= max(row) < 1 << 31
 
 
 @given(st.lists(st.integers(-5000, 20000), min_size=8, max_size=8))
-def test_other_numbers_are_a_frame_or_an_error(row: list[int]) -> None:
+def test_other_numbers_are_a_frame_or_an_error(offsets: list[int]) -> None:
+    row = [OUTGOING + offset for offset in offsets]
     try:
         codes = unpack([row])
     except EngineError:
-        assert any(not g * 2016 <= t < (g + 1) * 2016 for g, t in enumerate(row))
+        assert any(not g * 2016 <= t < (g + 1) * 2016 for g, t in enumerate(offsets))
     else:
         assert pack(codes).tolist() == [row]
 
@@ -42,7 +43,7 @@ def test_the_ranges_of_the_real_model_do_not_meet_and_fit_32_bits() -> None:
     assert layout.voice == 248_320
     assert layout.voice_ids(1)[0] == layout.voice + 8
     assert layout.voice_ids(layout.voices - 1)[-1] + 1 == layout.frame
-    assert layout.frame + SERIALS <= 1 << 31
+    assert layout.frame + SERIALS <= OUTGOING
     assert layout.serials([5, layout.voice, layout.frame + 3, layout.frame]) == [3, 0]
     assert Layout.of(layout.as_dict()) == layout
     assert LOGITS == 217
