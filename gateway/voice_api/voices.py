@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime
+from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -143,6 +144,12 @@ async def receipt(request: web.Request) -> web.Response:
     return web.json_response(msgspec.to_builtins(found))
 
 
+async def page(request: web.Request) -> web.Response:
+    """The page that describes these routes."""
+    text = files("gateway.voice_api").joinpath("VOICES.md").read_text("utf-8")
+    return web.Response(text=text, content_type="text/markdown", charset="utf-8")
+
+
 async def key(request: web.Request) -> web.Response:
     """The public key with which receipts and consents can be checked by anybody, without us."""
     signer = services_of(request).desk.signer
@@ -163,6 +170,7 @@ async def key(request: web.Request) -> web.Response:
 def routes(services: Services) -> list[web.RouteDef]:
     """The routes of this module."""
     return [
+        web.get("/v1/voices.md", page),
         web.get("/v1/voices", voices),
         web.post("/v1/voices", make),
         web.get("/v1/voices/{id}", voice),

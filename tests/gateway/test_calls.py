@@ -15,6 +15,7 @@ from twilio.request_validator import RequestValidator  # type: ignore[import-unt
 from gateway.app import drain
 from gateway.calls import AGENT_WAIT_S, LAST_WORDS_S, Call, why_none
 from gateway.settings import TwilioAccount
+from gateway.speaking import voice_revision
 from sessions.events import AudioFormat
 from telephony.dsp.pcm import decode, encode
 from telephony.media_streams.protocol import Dtmf, Media
@@ -24,6 +25,7 @@ from tests.peers.gateway import Running, on_gateway
 from tests.peers.native import NativeClient, native_client
 from tests.peers.raw import RawSocket, frame
 from tests.peers.twilio import TwilioPeerCore
+from tests.tone import RATE, ToneEngine
 
 LONG = "One two three four five. " * 20
 TOKEN = "a-token-of-twenty-letters"
@@ -448,3 +450,26 @@ async def test_a_draining_agent_gets_no_new_call_and_keeps_its_own(gateway: Runn
         assert (await client.until("call.ended"))["reason"] == "agent"
         assert await client.close_code() == 1012
         services.draining.clear()
+
+
+@on_gateway(lambda: ToneEngine(second="other", can_clone=True))
+async def test_a_voice_made_for_a_call_ends_with_the_hang_up(gateway: Running) -> None:
+    services = gateway.services
+    data = await gateway.engine.enroll(ToneEngine.tone(RATE, 660), RATE)
+    revision = voice_revision(gateway.engine.info)
+    async with served(gateway) as (peer, call, client, call_id):
+        services.holds.check("default", call_id)
+        voice = await services.voices.put("default", call_id, data, 60.0, revision=revision)
+        services.holds.add(voice)
+        await client.send("open", "a", voice=voice.voice_id, call=call_id, text="One two three.", end=True)
+        (turn,) = await client.ended("a")
+        assert turn.end is not None
+        assert turn.end["type"] == "done"
+        assert gateway.engine.pitch(gateway.engine.requests[-1].conditioning) == 660
+        await client.send("open", "b", voice=voice.voice_id, text="Not outside of it.", end=True)
+        await client.ended("b")
+        assert client.transcript.messages[-1]["code"] == "unknown_voice"
+        await peer.leg.close()
+        await services.calls.end(call)
+        assert len(services.holds) == 0
+        assert await services.voices.catalogue.list("default", session=call_id) == ()

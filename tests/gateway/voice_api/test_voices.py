@@ -6,12 +6,15 @@ import asyncio
 import base64
 import contextlib
 import json
+import re
+from importlib.resources import files
 from typing import Any
 
 import aiohttp
 import numpy as np
 import pytest
 
+from gateway.metrics import REASONS
 from gateway.voice_api.cloning import AT_ONCE
 from gateway.voice_api.upload import read_upload
 from sessions.principal import Scope
@@ -502,3 +505,36 @@ async def test_tensors_are_taken_nowhere(start_gateway: Start) -> None:
                 await acme.enrol(kind + bytes(4000), consent=consent)
             assert refused.value.code == "reference_unsupported"
     assert gateway.engine.enrolled == 0
+
+
+PAGE = files("gateway.voice_api").joinpath("VOICES.md").read_text("utf-8")
+
+
+async def test_the_page_is_served_and_names_every_route_and_code(gateway: Running) -> None:
+    async with aiohttp.ClientSession() as http, http.get(gateway.url + "/v1/voices.md") as served:
+        assert served.content_type == "text/markdown"
+        assert await served.text() == PAGE
+    resources = {r.canonical for r in gateway.app.router.resources()}
+    ours = {r for r in resources if r.startswith(("/v1/voices", "/v1/consents", "/v1/receipts"))}
+    ours.remove("/v1/voices.md")
+    assert len(ours) == 6
+    for resource in ours:
+        assert resource.replace("{id}", "ID") in PAGE
+    for code in ("cannot_clone", "unknown_session", "unknown_receipt"):
+        assert f"`{code}`" in PAGE
+    for reason in (r for r in REASONS if r.startswith("reference_")):
+        assert f"`{reason}`" in PAGE or f"`{reason.removeprefix('reference')}`" in PAGE
+    for block in (part.split("```")[0] for part in PAGE.split("```json")[1:]):
+        json.loads(block)
+
+
+async def test_every_reason_that_a_clip_is_refused_for_is_counted_by_name() -> None:
+    """The names stand in the code of the intake, each where it is raised."""
+    found: set[str] = set()
+    for entry in files("gateway.intake").iterdir():
+        if entry.name.endswith(".py"):
+            text = entry.read_text("utf-8")
+            for call in ("ReferenceRefused", "_refused", "Finding", "judge"):
+                found |= set(re.findall(rf"\b{call}\(\s*\"([a-z_]+)\"", text))
+    assert len(found) > 12
+    assert {f"reference_{reason}" for reason in found} <= REASONS | {"reference_quiet"}
