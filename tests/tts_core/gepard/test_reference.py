@@ -240,7 +240,8 @@ def test_frequencies(temperature: float, top_k: int) -> None:
         kept = wide >= np.sort(wide)[-min(top_k, len(wide))] if top_k else np.ones(len(wide), bool)
         want = _softmax(np.where(kept, wide, -np.inf))
         got = np.bincount(drawn[:, k], minlength=len(head)) / count
-        assert (np.abs(got - want) <= 4 * np.sqrt(want * (1 - want) / count) + 1e-9).all()
+        slack = np.where(want > 0, 4 / count, 0.0)  # rare codes come by ones
+        assert (np.abs(got - want) <= 4 * np.sqrt(want * (1 - want) / count) + slack).all()
     assert not top_k or {len(set(column)) for column in drawn.T} <= set(range(1, top_k + 1))
 
 
