@@ -1,9 +1,8 @@
 """A process of its own that takes a recording in, and then looks for it everywhere: run as a program.
 
 ``canary.py make SEED`` writes a WAV file of noise, and behind it pieces of it, inverted. ``canary.py take``
-reads both, the file straight into one buffer, and prints how often the pieces are in its memory before it,
-whether the buffer still holds something afterwards, and how often they are there while the clip lives and when
-it was wiped.
+reads both, the file straight into one buffer, and prints how often the pieces are in its memory, whether the
+buffer holds something after the intake, and how often they are there with a living and with a wiped clip.
 """
 
 from __future__ import annotations
