@@ -206,9 +206,7 @@ class PhraseCache:
             return False
         self._front_put(phrase_key, data, min(self._ttl, 60.0))
         try:
-            await self._store.cache_put(
-                _cache(phrase_key), phrase_key.name, data, self._ttl, self._max_bytes
-            )
+            await self._store.cache_put(_cache(phrase_key), phrase_key.name, data, self._ttl, self._max_bytes)
         except StoreError:
             self.failures += 1
             return False
