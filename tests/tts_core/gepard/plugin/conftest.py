@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,13 @@ from tts_core.gepard.tiny import make_tiny
 
 ROOT = Path(__file__).resolve().parents[4]
 STUB = Path(__file__).resolve().parents[1] / "triton_cpu_stub"
-DEADLINE_S = 570
+DEADLINE_S = 580
+GROUPS = (
+    ("base", "preempted", "stale", "pairs"),
+    ("v2", "v2_preempted", "v2_async", "v2_async_pairs"),
+)
+ALONE = (("compiled",),)
+"""Engines that share a process, one after the other; the two groups run side by side, a core each."""
 
 
 @pytest.fixture(scope="session")
@@ -25,51 +32,64 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def scenario(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
+def scenario(
+    checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], dict[str, Any]]]:
     """Put an engine through a scenario, once; gives its facts."""
-    known: dict[str, dict[str, Any]] = {}
+    running: dict[str, _Group] = {}
+    cores = sorted(os.sched_getaffinity(0))
 
     def run(name: str) -> dict[str, Any]:
-        if name not in known:
-            known[name] = _run(name, checkpoint, tmp_path_factory.mktemp(name))
-        return known[name]
+        if name not in running:
+            groups = ALONE if name in ALONE[0] else GROUPS
+            for group, core in zip(groups, (cores[0], cores[-1]), strict=False):
+                started = _Group(group, checkpoint, tmp_path_factory.mktemp(group[0]), core)
+                running.update(dict.fromkeys(group, started))
+        return running[name].facts(name)
 
-    return run
+    yield run
+    for started in running.values():
+        started.close()
 
 
-def _run(name: str, checkpoint: Path, folder: Path) -> dict[str, Any]:
-    paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    environment = dict(os.environ)
-    if name.startswith("v2"):
-        paths.append(str(STUB))
-        environment |= {"TRITON_INTERPRET": "1", "VLLM_USE_V2_MODEL_RUNNER": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-    out, log = folder / "facts.json", folder / "log"
-    command = [
-        sys.executable,
-        "-m",
-        "tests.tts_core.gepard.plugin.scenarios",
-        name,
-        str(checkpoint),
-        str(out),
-    ]
-    with (
-        log.open("w") as file,
-        subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=file, stderr=file, start_new_session=True
-        ) as child,
-    ):
-        try:
-            status = child.wait(DEADLINE_S)
-        except subprocess.TimeoutExpired:
-            status = None
-        finally:
-            with contextlib.suppress(ProcessLookupError):  # whatever of vLLM is left
-                os.killpg(child.pid, signal.SIGKILL)
-    text = log.read_text()
-    if status != 0 or not out.exists():
-        pytest.fail(f"scenario {name} ended with {status}:\n{text[-6000:]}")
-    print(*(line for line in text.splitlines() if "first different frame" in line), sep="\n")
-    facts: dict[str, Any] = json.loads(out.read_text())
-    print(name, facts)
-    return facts
+class _Group:
+    """A process that puts engines through scenarios."""
+
+    def __init__(self, names: tuple[str, ...], checkpoint: Path, folder: Path, core: int) -> None:
+        self.folder, self.log = folder, folder / "log"
+        paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        environment = {**os.environ, "VLLM_CPU_OMP_THREADS_BIND": str(core)}
+        if names[0] == "v2":
+            paths.append(str(STUB))
+            environment |= {"TRITON_INTERPRET": "1", "VLLM_USE_V2_MODEL_RUNNER": "1"}
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+        command = [sys.executable, "-m", "tests.tts_core.gepard.plugin.scenarios"]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [*command, str(checkpoint), str(folder), *names],
+                cwd=ROOT,
+                env=environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.give_up = time.monotonic() + DEADLINE_S
+
+    def facts(self, name: str) -> dict[str, Any]:
+        path = self.folder / f"{name}.json"
+        while not path.exists() and self.process.poll() is None and time.monotonic() < self.give_up:
+            time.sleep(0.2)
+        if not path.exists():
+            self.close()
+            pytest.fail(
+                f"no facts of {name}; status {self.process.returncode}\n{self.log.read_text()[-6000:]}"
+            )
+        lines = [line for line in self.log.read_text().splitlines() if "first different frame" in line]
+        facts: dict[str, Any] = json.loads(path.read_text())
+        print(*lines, name, facts, sep="\n")
+        return facts
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):  # and whatever of vLLM is left
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(30)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 import random
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -102,17 +100,6 @@ def guided(checkpoint: Checkpoint) -> list[FrameRequest]:
     return made
 
 
-def oracle(checkpoint: Checkpoint, kept: Path, asked: list[FrameRequest]) -> list[Said]:
-    """What the plain loop says; ``kept`` is a file that holds it from then on."""
-    if kept.exists():
-        known: list[Said] = pickle.loads(kept.read_bytes())
-        return known
-    model = ReferenceModel.load(checkpoint)
-    said = [plain(model, request) for request in asked]
-    kept.write_bytes(pickle.dumps(said))
-    return said
-
-
 def plain(model: ReferenceModel, request: FrameRequest) -> Said:
     batches = list(model.frames(request))
     return Said(
@@ -122,8 +109,8 @@ def plain(model: ReferenceModel, request: FrameRequest) -> Said:
     )
 
 
-async def say(model: VllmModel, request: FrameRequest, delay: float = 0.0) -> Said:
-    """Run one request to its end; an EngineError is part of the answer."""
+async def say(model: VllmModel, request: FrameRequest, delay: float = 0.0, *, rest: float = 0.0) -> Said:
+    """Run one request to its end, resting after every batch; an EngineError is part of the answer."""
     await asyncio.sleep(delay)
     codes = [np.zeros((0, fsq.CHANNELS), np.uint8)]
     entropy = [np.zeros(0, np.float32)]
@@ -133,6 +120,8 @@ async def say(model: VllmModel, request: FrameRequest, delay: float = 0.0) -> Sa
             codes.append(batch.codes)
             entropy.append(batch.entropy)
             finish, batches = batch.finish, batches + 1
+            if rest:
+                await asyncio.sleep(rest)
     except EngineError as failure:
         error = failure.code
     return Said(np.concatenate(codes), np.concatenate(entropy), finish, batches, error)

@@ -1,7 +1,7 @@
-"""One engine and what it is put through; run with NAME CHECKPOINT OUT.
+"""Engines and what they are put through; run with CHECKPOINT FOLDER NAME...
 
-A process of its own for each engine, as vLLM keeps state in its process. Facts go to OUT as JSON; the tests
-judge them.
+In a process of its own, as vLLM keeps state in its process. Facts go to FOLDER/NAME.json; the tests judge
+them.
 """
 
 from __future__ import annotations
@@ -12,21 +12,24 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from tests.tts_core.gepard.plugin.jobs import (
+    Said,
     crowd,
     drawn,
     guided,
     jobs,
     leave,
-    oracle,
     plain,
     same,
     say,
@@ -45,13 +48,18 @@ TIGHT = {"num_gpu_blocks_override": 18, "block_size": 32, "max_num_batched_token
 
 
 class Bench:
-    """A checkpoint, and the oracle's answers kept beside it."""
+    """A checkpoint, and what the plain loop makes of it."""
 
     def __init__(self, checkpoint: Path) -> None:
-        self.path = checkpoint
         self.checkpoint = Checkpoint.open(checkpoint)
+        self.reference = ReferenceModel.load(self.checkpoint)
         self.jobs = jobs()
-        self.wanted = oracle(self.checkpoint, checkpoint / "jobs.pickle", self.jobs)
+        self.wanted = [plain(self.reference, job) for job in self.jobs]
+        self.pairs = guided(self.checkpoint)
+
+    @cached_property
+    def wanted_pairs(self) -> list[Said]:
+        return [plain(self.reference, job) for job in self.pairs]
 
     @contextlib.asynccontextmanager
     async def engine(self, facts: Facts, **options: Any) -> AsyncIterator[VllmModel]:
@@ -109,13 +117,14 @@ async def base(bench: Bench) -> Facts:
         seeds = drawn()
         alone = [await say(model, replace(job, id=f"alone-{job.id}")) for job in seeds]
         facts["seeds_alone_as_in_a_crowd"] = same(await crowd(model, seeds, "seeds"), alone)
-        reference = ReferenceModel.load(bench.checkpoint)
-        facts["seeds_as_the_reference"] = same(alone, [plain(reference, job) for job in seeds])
+        facts["seeds_as_the_reference"] = same(alone, [plain(bench.reference, job) for job in seeds])
         other = replace(seeds[0], id="other", sampling=replace(seeds[0].sampling, seed=7))
         facts["another_seed_differs"] = not np.array_equal((await say(model, other)).codes, alone[0].codes)
         many = [replace(job, id=f"{job.id}-{turn}") for turn in range(4) for job in bench.jobs]
         facts["sixty_four"] = same(await crowd(model, many, "many", 0.5), bench.wanted * 4)
-        facts["voices"] = await voices(bench, model, reference)
+        slow = await say(model, replace(bench.jobs[1], id="slow"), rest=0.1)
+        facts["slow_reader"] = {"identical": same([slow], bench.wanted[1:2]), "batches": slow.batches}
+        facts["voices"] = await voices(bench, model)
         facts["context"] = await context(bench, model)
         facts["refused"] = await refused(bench, model)
         facts["abort"] = await abort(bench, model)
@@ -124,11 +133,11 @@ async def base(bench: Bench) -> Facts:
     return facts
 
 
-async def voices(bench: Bench, model: VllmModel, reference: ReferenceModel) -> Facts:
+async def voices(bench: Bench, model: VllmModel) -> Facts:
     """More voices than places: each takes the rows of another, whose keys may still be cached."""
     job = replace(bench.jobs[2], sampling=Sampling(temperature=0.0, max_frames=12))
     asked = [replace(job, id=f"voice{i}", prefix=voice(100 + i)) for i in range(40)]
-    wanted = [plain(reference, one) for one in asked]
+    wanted = [plain(bench.reference, one) for one in asked]
     said = [await say(model, one) for one in asked]
     again = [await say(model, replace(one, id=f"{one.id}-again")) for one in asked]
     together = await crowd(model, asked[:30], "together", 0.2)
@@ -291,15 +300,13 @@ async def stale(bench: Bench) -> Facts:
 async def pairs(bench: Bench) -> Facts:
     """Guided requests between plain ones."""
     facts: Facts = {}
-    asked = guided(bench.checkpoint)
-    wanted = oracle(bench.checkpoint, bench.path / "guided.pickle", asked)
     async with bench.engine(facts, guidance=True, arguments={"block_size": 32}) as model:
         for name in ("first", "again"):
             said, others = await asyncio.gather(
-                crowd(model, asked, f"{name}-pair"), crowd(model, bench.jobs[8:], name)
+                crowd(model, bench.pairs, f"{name}-pair"), crowd(model, bench.jobs[8:], name)
             )
             facts[name] = {
-                "pairs": same(said, wanted),
+                "pairs": same(said, bench.wanted_pairs),
                 "plain": same(others, bench.wanted[8:]),
                 "unguided": sum(
                     np.array_equal(a.codes, b.codes[: len(a.codes)])
@@ -307,14 +314,14 @@ async def pairs(bench: Bench) -> Facts:
                 ),
             }
         endless = Sampling(temperature=1.0, max_frames=140, stop_threshold=1.0, cfg_scale=2.0)
-        left = [replace(job, id=f"left-{job.id}", sampling=endless) for job in asked[:4]]
+        left = [replace(job, id=f"left-{job.id}", sampling=endless) for job in bench.pairs[:4]]
         facts["left_after"] = await asyncio.gather(*(leave(model, job, 5) for job in left))
         await asyncio.sleep(0.5)
         before = await model.stats()
         await asyncio.sleep(0.5)
         facts["steps_after_leaving"] = (await model.stats())["steps"] - before["steps"]
-        crowded = [replace(job, id=f"{job.id}-{turn}") for turn in range(5) for job in asked]
-        facts["forty"] = same(await crowd(model, crowded, "many", 0.2), wanted * 5)
+        crowded = [replace(job, id=f"{job.id}-{turn}") for turn in range(5) for job in bench.pairs]
+        facts["forty"] = same(await crowd(model, crowded, "many", 0.2), bench.wanted_pairs * 5)
     return facts
 
 
@@ -333,15 +340,12 @@ async def v2(bench: Bench) -> Facts:
     options = {"guidance": True, "frame_rows": 1024, "arguments": {"block_size": 32}}
     async with bench.engine(facts, **options) as model:
         facts["first"] = await bench.parity(model, "first")
-        reference = ReferenceModel.load(bench.checkpoint)
         seeds = [replace(job, sampling=replace(job.sampling, max_frames=20)) for job in drawn(8)]
         facts["seeds_as_the_reference"] = same(
-            await crowd(model, seeds, "seeds", 0.3), [plain(reference, job) for job in seeds]
+            await crowd(model, seeds, "seeds", 0.3), [plain(bench.reference, job) for job in seeds]
         )
         facts["context"] = await context(bench, model)
-        asked = guided(bench.checkpoint)
-        wanted = oracle(bench.checkpoint, bench.path / "guided.pickle", asked)
-        facts["pairs"] = same(await crowd(model, asked, "pairs", 0.5), wanted)
+        facts["pairs"] = same(await crowd(model, bench.pairs, "pairs", 0.5), bench.wanted_pairs)
     return facts
 
 
@@ -366,12 +370,10 @@ async def v2_async(bench: Bench) -> Facts:
 async def v2_async_pairs(bench: Bench) -> Facts:
     """Model Runner V2 with two batches in flight, room for all, and pairs."""
     facts: Facts = {}
-    asked = guided(bench.checkpoint)
-    wanted = oracle(bench.checkpoint, bench.path / "guided.pickle", asked)
     async with bench.engine(facts, guidance=True, arguments={"block_size": 32}) as model:
         facts["scheduler"] = scheduler_of(model)
         facts["first"] = await bench.parity(model, "first")
-        facts["pairs"] = same(await crowd(model, asked, "pairs", 0.5), wanted)
+        facts["pairs"] = same(await crowd(model, bench.pairs, "pairs", 0.5), bench.wanted_pairs)
     return facts
 
 
@@ -384,7 +386,8 @@ def scheduler_of(model: VllmModel) -> Facts:
     }
 
 
-def allow_async() -> None:
+@contextlib.contextmanager
+def asynchronous() -> Iterator[None]:
     """vLLM's CPU platform forbids asynchronous scheduling, which works there as well as anywhere."""
     from vllm.platforms.cpu import CpuPlatform
 
@@ -395,6 +398,10 @@ def allow_async() -> None:
         config.scheduler_config.async_scheduling = True
 
     CpuPlatform.check_and_update_config = staticmethod(allowed)
+    try:
+        yield
+    finally:
+        CpuPlatform.check_and_update_config = check
 
 
 SCENARIOS: dict[str, Callable[[Bench], Coroutine[Any, Any, Facts]]] = {
@@ -410,12 +417,24 @@ SCENARIOS: dict[str, Callable[[Bench], Coroutine[Any, Any, Facts]]] = {
 }
 
 
+def die_with(parent: int) -> None:
+    """End this process group when the tests are gone, however they went."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.killpg(0, signal.SIGKILL)
+
+
 def main() -> None:
-    name, checkpoint, out = sys.argv[1:]
-    if "async" in name:
-        allow_async()
-    facts = asyncio.run(SCENARIOS[name](Bench(Path(checkpoint))))
-    Path(out).write_text(json.dumps(facts, default=float))
+    checkpoint, folder, *names = sys.argv[1:]
+    threading.Thread(target=die_with, args=(os.getppid(),), daemon=True).start()
+    torch.set_num_threads(1)
+    bench = Bench(Path(checkpoint))
+    for name in names:
+        with asynchronous() if "async" in name else contextlib.nullcontext():
+            facts = asyncio.run(SCENARIOS[name](bench))
+        part = Path(folder, f"{name}.part")
+        part.write_text(json.dumps(facts, default=float))
+        part.rename(part.with_suffix(".json"))
 
 
 if __name__ == "__main__":

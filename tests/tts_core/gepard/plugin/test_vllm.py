@@ -47,6 +47,12 @@ def test_a_seed_says_the_same_alone_and_in_a_crowd_and_in_the_plain_loop(scenari
     assert facts["another_seed_differs"]
 
 
+def test_a_slow_reader_gets_several_frames_at_once(scenario: Scenario) -> None:
+    facts = scenario("base")["slow_reader"]
+    assert facts["identical"] == 1
+    assert facts["batches"] < 20
+
+
 def test_more_voices_than_places_each_keep_their_own_sound(scenario: Scenario) -> None:
     """Also where the keys of another voice's rows were cached under the same ids."""
     facts = scenario("base")["voices"]
