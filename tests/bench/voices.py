@@ -1,15 +1,22 @@
-"""Stored voices on a real Redis: what opening one adds to the first audio, enrolling one, and their size.
+"""Voices on a real Redis: what one of a tenant's own adds to the first audio, enrolling one, and their size.
 
 A voice is the 16 KiB of a GEPARD prefix. *Warm Redis*: kept in Redis, not in this process, consent looked up.
 *Warm process*: opened a moment ago. *Enrolment* is everything around the model, which is left out here:
 consent, limits, lease, seal, audit. *Found again* is the same clip once more. One caller at a time.
+
+Then through the gateway, with the test engine, which speaks at once, so that what is left is ours: from
+``open`` on the native socket to the first frame, in turn with a built-in voice, with an own one that is warm
+in the process, and with one that is warm in Redis; and from the first byte of ``POST /v1/voices`` with a
+five-second recording to its answer, decoder and judgement included. Both sides run in this one process.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -24,12 +31,21 @@ from sessions.secret import DeploymentSecret
 from sessions.voice_desk import VoiceDesk
 from sessions.voice_limits import VoiceLimits
 from tests.bench.report import Report
+from tests.peers.clips import clip
+from tests.peers.gateway import open_gateway
+from tests.peers.native import native_client
 from tests.peers.redis import RedisServer
+from tests.peers.rest import voice_client
+from tests.tone import ToneEngine
 
 VOICES = 1000
+CLIPS = 12
+TURNS = 300
 SIZE = 16_384
 ROUNDS = 1000
 TERMS = ConsentTerms("person", Reach.PERMANENT, ("calls",), ("*",), How.LICENSED, "0" * 64)
+KEY = "bench-key-0123456789"
+KEYS = f"caller[speak+voice:read+voice:enrol]:{KEY}"
 LIMITS = VoiceLimits(enrolments_per_hour=10**6, permanent_voices=10**6)
 
 
@@ -95,6 +111,73 @@ async def measure(server: RedisServer) -> Report:
     return report
 
 
+async def run(server: RedisServer, folder: Path) -> Report:
+    """Both parts."""
+    report = await measure(server)
+    await through_the_gateway(server, folder / "data", report)
+    return report
+
+
+async def through_the_gateway(server: RedisServer, folder: Path, report: Report) -> None:
+    """Enrol over HTTP and speak over the native socket."""
+    async with contextlib.AsyncExitStack() as stack:
+        engine = ToneEngine(word_s=0.02, work_s=0.0, can_clone=True)
+        gateway = await open_gateway(
+            stack,
+            folder,
+            engine=engine,
+            redis_url=server.url,
+            secret="s" * 40,
+            api_keys=KEYS,
+            voices_per_hour=100_000,
+        )
+        rest = await stack.enter_async_context(voice_client(gateway.url, KEY))
+        consent = await rest.consent()
+        made: list[str] = []
+
+        async def enrol(data: bytes) -> None:
+            made.append((await rest.enrol(data, consent=consent))["id"])
+
+        wavs = [clip(300 + 20 * i) for i in range(CLIPS)]
+        opus = [encoded(clip(310 + 20 * i)) for i in range(CLIPS)]
+        cold = {
+            "a WAV": await timed(lambda i: enrol(wavs[i]), CLIPS),
+            "the same WAV again": await timed(lambda i: enrol(wavs[i]), CLIPS),
+            "an Opus file": await timed(lambda i: enrol(opus[i]), CLIPS),
+        }
+        for name, (median, high) in cold.items():
+            report.figure(f"POST /v1/voices, {name}, p50", median, "ms")
+            report.figure(f"POST /v1/voices, {name}, p99", high, "ms")
+        ws = await stack.enter_async_context(native_client(gateway, headers={"X-API-Key": KEY}))
+        took: dict[str, list[float]] = {"built-in voice": [], "warm process": [], "warm Redis": []}
+        for i in range(TURNS):
+            for name, times in took.items():
+                if name == "warm Redis":
+                    gateway.services.voices.cache.clear()
+                voice = "tone" if name == "built-in voice" else made[0]
+                context = f"{name} {i}"
+                start = time.perf_counter()
+                await ws.send("open", context, voice=voice, text="One.", end=True, run_ahead_ms=60_000)
+                while context not in ws.transcript.turns or not ws.transcript.turns[context].frames:
+                    await ws.next()
+                times.append((time.perf_counter() - start) * 1000)
+                await ws.ended(context)
+        for percent in (50, 99):
+            value = {name: float(np.percentile(times, percent)) for name, times in took.items()}
+            report.figure(f"first audio, built-in voice, p{percent}", value["built-in voice"], "ms")
+            for name in ("warm process", "warm Redis"):
+                added = value[name] - value["built-in voice"]
+                report.figure(f"added to the first audio, {name}, p{percent}", added, "ms")
+                if (name, percent) == ("warm Redis", 50):
+                    report.goal("added to the first audio, warm Redis, p50", added, "<= 3")
+
+
+def encoded(data: bytes) -> bytes:
+    """A recording as Opus in Ogg."""
+    command = ["ffmpeg", "-v", "error", "-i", "pipe:0", "-c:a", "libopus", "-f", "ogg", "pipe:1"]
+    return subprocess.run(command, input=data, capture_output=True, check=True, timeout=30).stdout
+
+
 def main(argv: list[str]) -> int:
     """Run the bench; it takes no arguments."""
     if argv:
@@ -104,6 +187,6 @@ def main(argv: list[str]) -> int:
         server = RedisServer(Path(folder))
         server.start()
         try:
-            return asyncio.run(measure(server)).finish()
+            return asyncio.run(run(server, Path(folder))).finish()
         finally:
             server.kill()
