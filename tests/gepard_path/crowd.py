@@ -26,7 +26,7 @@ def requests(engine: Engine) -> list[SpeechRequest]:
     return [
         SpeechRequest(
             id=f"s{i}/0",
-            text=f"This is caller number {i}, and I would like to order {i + 2} of them.",
+            text=f"Caller {i}.",
             voice=f"vc_{i}",
             conditioning=generator.standard_normal(shape).astype("<f2").tobytes(),
             salt=f"salt {i}",
@@ -43,9 +43,7 @@ async def say(engine: Engine, request: SpeechRequest) -> Samples:
 
 async def run(checkpoint: str) -> dict[str, Any]:
     """Put an engine through it."""
-    engine = GepardEngine(
-        checkpoint=checkpoint, dtype="float32", streams=CROWD, compiled=False, stop_threshold=0.9
-    )
+    engine = GepardEngine(checkpoint=checkpoint, dtype="float32", streams=CROWD, compiled=False)
     await engine.start()
     facts: dict[str, Any] = {"xrt": engine.capacity().xrt}
     try:
