@@ -14,10 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-import torch
 from safetensors import SafetensorError, safe_open
 
 from tts_core.errors import SettingsError
@@ -26,6 +25,9 @@ from tts_core.nanocodec import fsq
 from . import config as configs
 from .config import GepardConfig
 from .tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import torch
 
 WEIGHTS = "model.safetensors"
 BACKBONE = "config.json"
@@ -167,7 +169,7 @@ class Checkpoint:
         Raises:
             SettingsError: the file has changed since, or cannot be read.
         """
-        with _weights(self.directory) as file:
+        with _weights(self.directory, "pt") as file:
             found = {
                 name.removeprefix(prefix): file.get_tensor(name)
                 for name in file.keys()  # noqa: SIM118 - no mapping
@@ -190,8 +192,10 @@ class Checkpoint:
         Raises:
             SettingsError: names the first tensor with an infinity or a NaN.
         """
+        import torch
+
         count = 0
-        with _weights(self.directory) as file:
+        with _weights(self.directory, "pt") as file:
             for name in sorted(shapes(self.config)):
                 tensor = file.get_tensor(name)
                 if not bool(torch.isfinite(tensor).all()):
@@ -213,9 +217,10 @@ def sha256(path: Path) -> str:
 
 
 @contextmanager
-def _weights(directory: Path) -> Iterator[Any]:
+def _weights(directory: Path, framework: Literal["pt", "np"] = "np") -> Iterator[Any]:
+    # Names, shapes and types are read without torch: the gateway opens checkpoints, its workers load them.
     try:
-        with safe_open(directory / WEIGHTS, framework="pt") as file:
+        with safe_open(directory / WEIGHTS, framework=framework) as file:
             yield file
     except SafetensorError as error:
         # Its words are about offsets and sizes; they hold no path.

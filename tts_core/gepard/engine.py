@@ -14,7 +14,7 @@ from tts_core.errors import BadRequest, EngineError, SettingsError
 
 from .budget import MAX_FRAMES
 from .continuity import MOST_FRAMES
-from .frame_engine import FrameEngine, Options
+from .frame_engine import MISSING, FrameEngine, Options
 from .sampling import Sampling
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ class GepardEngine(FrameEngine):
         trim: bool = True,
         **sampling: Any,
     ) -> None:
+        opened = open_checkpoint(checkpoint)
         from .vllm_model import VllmModel
 
-        opened = open_checkpoint(checkpoint)
         options = Options(_sampling(sampling), guard, continuity, trim)
         count = streams or STREAMS
         model = VllmModel(
@@ -109,9 +109,9 @@ class GepardTorchEngine(FrameEngine):
         trim: bool = True,
         **sampling: Any,
     ) -> None:
+        opened = open_checkpoint(checkpoint)
         from .torch_model import TorchModel
 
-        opened = open_checkpoint(checkpoint)
         options = Options(_sampling(sampling), guard, continuity, trim)
         cores = len(os.sched_getaffinity(0))
         model = TorchModel(
@@ -149,9 +149,11 @@ def _service(path: Path, backend: str, processes: int, device: str) -> CodecServ
 
 
 def open_checkpoint(name: str) -> Checkpoint:
-    """The checkpoint that a setting names. Raises SettingsError."""
-    from .checkpoint import Checkpoint
-
+    """The checkpoint that a setting names. Raises SettingsError, also where nothing can read one."""
+    try:
+        from .checkpoint import Checkpoint
+    except ModuleNotFoundError as error:
+        raise SettingsError(MISSING) from error
     if not name:
         raise SettingsError(
             "gepard_checkpoint is not set; accepted: a directory with a checkpoint, or owner/name@commit of "

@@ -56,6 +56,11 @@ BACKOFF_S = (0.1, 1.0, 5.0, 15.0, 60.0)
 STEADY_S = 300.0
 """A model that lived this long has recovered: the next death begins with the shortest pause."""
 
+MISSING = (
+    "this engine needs its model's packages: install voxwire with the extra 'gepard' (CUDA), 'gepard-cpu' "
+    "or, for the engine 'gepard-torch', 'gepard-model'"
+)
+
 WARM_TEXT = "Hello, and thank you for calling."
 WARM_FRAMES = 16
 WARM_STREAMS = 4
@@ -469,10 +474,7 @@ async def _start_model(model: FrameModel) -> None:
     try:
         await model.start()
     except ImportError as error:
-        raise SettingsError(
-            "this engine needs its model's packages: install voxwire with the extra 'gepard' (CUDA) or "
-            "'gepard-cpu', or choose the engine 'gepard-torch'"
-        ) from error
+        raise SettingsError(MISSING) from error
 
 
 def _voices(cloning: bool) -> tuple[VoiceInfo, ...]:

@@ -6,6 +6,8 @@ import asyncio
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -16,6 +18,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
+from tests.envs import ROOT
 from tts_core.engine import Engine, SpeechChunk, SpeechRequest
 from tts_core.errors import EngineCrashed, EngineError, SettingsError
 from tts_core.gepard.checkpoint import Checkpoint
@@ -215,6 +218,29 @@ async def test_what_cannot_be_served_is_told_with_its_setting(
 ) -> None:
     with pytest.raises(SettingsError, match=names):
         kind(**{"checkpoint": str(directory), "codec": str(codec), **options})
+
+
+def load_in_a_process(directory: Path, codec: Path, before: str) -> str:
+    code = (
+        f"import sys\n{before}\n"
+        "from tts_core.registry import load_engine\n"
+        "try:\n"
+        f"    load_engine('gepard-torch', checkpoint={str(directory)!r}, codec={str(codec)!r})\n"
+        "    print('torch' in sys.modules)\n"
+        "except Exception as error:\n"
+        "    print(type(error).__name__, error)\n"
+    )
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
+def test_the_gateways_process_has_no_torch_in_it_and_says_what_is_missing(
+    directory: Path, codec: Path
+) -> None:
+    assert load_in_a_process(directory, codec, "").split() == ["False"]
+    told = load_in_a_process(directory, codec, "sys.modules['tokenizers'] = None")
+    assert told.startswith("SettingsError")
+    assert "gepard-cpu" in told
 
 
 @on_loop
