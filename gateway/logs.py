@@ -35,7 +35,8 @@ FIELDS = frozenset(
         # how much
         "ms", "seconds", "audio_s", "first_audio_ms", "queue_ms", "rtf", "underruns", "characters",
         "segments", "bytes", "samples", "count", "contexts", "sockets", "lag_ms", "port", "workers",
-        "retry_after", "xrt", "free", "queued", "alive", "attempt",
+        "retry_after", "xrt", "free", "queued", "alive", "attempt", "streams", "requests", "frames",
+        "after_s", "again",
     }
 )  # fmt: skip
 OURS = ("gateway", "sessions", "tts_core", "telephony", "voxwire")
