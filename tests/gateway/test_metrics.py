@@ -76,3 +76,19 @@ def test_two_gateways_do_not_share_figures() -> None:
     one.refused("busy")
     assert ("voxwire_refusals_total", (("reason", "busy"),)) in read(one)
     assert ("voxwire_refusals_total", (("reason", "busy"),)) not in read(two)
+
+
+def test_own_voices_are_counted_by_outcome_and_by_where_they_were_found() -> None:
+    metrics = Metrics()
+    metrics.watch_voices(lambda: {"hit": 7, "miss": 2})
+    metrics.voices_made.labels("made").inc()
+    metrics.voices_deleted.inc(3)
+    metrics.refused("reference_noisy")
+    metrics.refused("reference_" + "x" * 50)
+    read = metrics.registry.get_sample_value
+    assert read("voxwire_voice_cache_total", {"result": "hit"}) == 7
+    assert read("voxwire_voice_cache_total", {"result": "miss"}) == 2
+    assert read("voxwire_voice_enrolments_total", {"outcome": "made"}) == 1
+    assert read("voxwire_voice_deletions_total") == 3
+    assert read("voxwire_refusals_total", {"reason": "reference_noisy"}) == 1
+    assert read("voxwire_refusals_total", {"reason": "other"}) == 1

@@ -538,3 +538,43 @@ async def test_every_reason_that_a_clip_is_refused_for_is_counted_by_name() -> N
                 found |= set(re.findall(rf"\b{call}\(\s*\"([a-z_]+)\"", text))
     assert len(found) > 12
     assert {f"reference_{reason}" for reason in found} <= REASONS | {"reference_quiet"}
+
+
+async def test_the_cartesia_socket_speaks_with_own_voices(start_gateway: Start) -> None:
+    gateway = await start_gateway(engine=cloning(), api_keys=KEYS)
+    async with voice_client(gateway.url, ACME) as acme, aiohttp.ClientSession() as http:
+        voice = (await acme.enrol())["id"]
+        other = (await acme.enrol(clip(550)))["id"]
+        async with http.ws_connect(f"{gateway.url}/tts/websocket?api_key={ACME}") as ws:
+
+            async def say(context: str, wanted: str, *, more: bool) -> None:
+                await ws.send_json(
+                    {
+                        "context_id": context,
+                        "transcript": "One two. ",
+                        "continue": more,
+                        "voice": {"mode": "id", "id": wanted},
+                        "output_format": {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 8000},
+                    }
+                )
+
+            async def last(context: str) -> dict[str, Any]:
+                while True:
+                    message: dict[str, Any] = await ws.receive_json(timeout=10)
+                    if message["context_id"] == context and message["type"] in {"done", "error"}:
+                        return message
+
+            await say("a", voice, more=True)
+            await say("a", voice, more=True)
+            await say("a", other, more=False)  # a context keeps its voice
+            assert (await last("a"))["type"] == "error"
+            await say("a", voice, more=False)
+            assert (await last("a"))["type"] == "done"
+            pitches = {round(gateway.engine.pitch(r.conditioning)) for r in gateway.engine.requests}
+            assert pitches == {660}
+            await acme.delete(voice)
+            await say("b", voice, more=False)
+            refused = await last("b")
+            assert (refused["type"], refused["status_code"], refused["done"]) == ("error", 404, True)
+            await say("c", other, more=False)
+            assert (await last("c"))["type"] == "done"
