@@ -6,6 +6,8 @@ first chunk is one frame, the next ones two, four and eight, each waited for onl
 
 from __future__ import annotations
 
+from math import ceil
+
 from .budget import FRAME_S
 
 SIZES = (8, 4, 2, 1)
@@ -13,6 +15,9 @@ SIZES = (8, 4, 2, 1)
 
 MOST = 16
 """Most frames of a chunk, where so many wait already."""
+
+START = 4
+"""Most frames that a slow model begins with: with them the first sound is at 186 ms, which is late enough."""
 
 MARGIN = 2.0
 """A chunk may take so many times as long as lately before the listener runs dry."""
@@ -52,7 +57,11 @@ class Ramp:
         """Frames to wait for before decoding, with ``lead`` seconds of sound in hand."""
         most = SIZES[0] if lead >= PLENTY_S else 1 << min(self._chunks, 3)
         size = next((size for size in SIZES if size <= most and size * self._pace * MARGIN <= lead), 1)
-        return size if self._chunks or lead < LAST_S else max(size, self._hold)
+        if self._chunks:
+            return size
+        # One frame gives 46 ms to make the next in: a model that needs most of that begins with more.
+        start = min(START, ceil(self._pace * MARGIN / FRAME_S - 1e-9))
+        return max(size, start, self._hold if lead >= LAST_S else 0)
 
     def take(self, ready: int, lead: float, *, ended: bool = False) -> int:
         """Frames to decode now of ``ready`` that wait; 0 to wait for more.

@@ -40,10 +40,15 @@ def test_a_fast_model_ramps_one_two_four_eight() -> None:
     assert dry == 0
 
 
-def test_a_model_at_real_time_is_never_waited_for() -> None:
+def test_a_model_at_real_time_is_waited_for_once() -> None:
     sizes, dry = play(FRAME_S, 20)
-    assert set(sizes) == {1}
-    assert dry == pytest.approx(0, abs=1e-9)
+    assert sizes == [2] + [1] * 18
+    assert dry == 0
+
+
+@pytest.mark.parametrize(("speed", "first"), [(15, 1), (2, 1), (1.9, 2), (1, 2), (0.7, 3), (0.1, 4)])
+def test_the_slower_the_model_the_more_it_begins_with(speed: float, first: int) -> None:
+    assert Ramp(pace=FRAME_S / speed).wanted(0.0) == first
 
 
 def test_with_much_in_hand_the_first_chunk_is_large_already() -> None:
@@ -51,7 +56,7 @@ def test_with_much_in_hand_the_first_chunk_is_large_already() -> None:
 
 
 def test_what_waits_is_taken_at_once() -> None:
-    ramp = Ramp()
+    ramp = Ramp(pace=0.003)
     assert [ramp.take(n, 0.0) for n in (0, 1, 7, 40)] == [0, 1, 7, MOST]
     assert ramp.take(3, 10.0) == 0
     assert ramp.take(3, 10.0, ended=True) == 3
@@ -62,7 +67,7 @@ def test_a_held_request_waits_for_its_frames_but_not_beyond_the_end() -> None:
     assert [ramp.take(n, 5.0) for n in (1, 11, 12, 1, 8)] == [0, 0, 12, 0, 8]
     assert Ramp(hold=12).take(5, 5.0, ended=True) == 5
     assert Ramp(hold=20).take(20, 5.0) == 20
-    assert Ramp(hold=12).take(3, LAST_S - 0.01) == 3  # the listener is about to run dry
+    assert Ramp(hold=12, pace=0.003).take(3, LAST_S - 0.01) == 3  # the listener is about to run dry
 
 
 @given(
@@ -90,5 +95,7 @@ def test_sizes_are_those_of_the_ramp(lead: float, history: list[tuple[int, float
     for frames, seconds in history:
         ramp.took(frames, seconds)
     assert ramp.pace >= 0
+    assert 1 <= ramp.wanted(lead) <= 8
+    ramp.take(16, lead)
     assert ramp.wanted(lead) in SIZES
     assert ramp.wanted(lead) <= ramp.wanted(lead + 1)
