@@ -236,6 +236,23 @@ def test_no_value_whatever_escapes_as_another_error(name: str, value: object) ->
     assert (name in read) != bool(told)
 
 
+def test_what_a_gepard_model_is_made_of_is_read(tmp_path: Path) -> None:
+    made = load(
+        tmp_path,
+        gepard_checkpoint="nineninesix/gepard-1.0@" + "0" * 40,
+        gepard_dtype="BFloat16",
+        gepard_streams="64",
+        gepard_temperature="0",
+        gepard_guard="off",
+    )
+    assert (made.gepard_dtype, made.gepard_streams, made.gepard_temperature) == ("bfloat16", 64, 0.0)
+    assert (made.gepard_guard, made.gepard_trim, made.gepard_continuity) == (False, True, False)
+    told = faults(
+        tmp_path, gepard_dtype="int8", gepard_temperature="3", gepard_codec_backend="wav", gepard_top_k="9"
+    )
+    assert len(told) == 4
+
+
 def test_the_description_names_every_setting_and_no_secret(tmp_path: Path) -> None:
     made = load(
         tmp_path,
