@@ -304,7 +304,11 @@ def _install_editable(packages: Path, scripts: Path, target: Path, root: Path) -
         (info / file).write_text(content, encoding="utf-8")
     for command, entry in groups["console_scripts"].items():
         module, _, function = entry.partition(":")
-        code = f"import sys\n\nfrom {module} import {function}\n\nsys.exit({function}())\n"
+        # Guarded: a process that multiprocessing spawns reads the script again.
+        code = (
+            f"import sys\n\nfrom {module} import {function}\n\n"
+            f'if __name__ == "__main__":\n    sys.exit({function}())\n'
+        )
         _write_script(scripts / command, target, code)
     record = [str(path.relative_to(packages)) for path in info.iterdir()]
     record += [f"{info.name}/RECORD", "_voxwire.pth"]
