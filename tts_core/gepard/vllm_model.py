@@ -16,16 +16,15 @@ import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tts_core.errors import BadRequest, Busy, EngineCrashed, EngineError, EngineTimeout, SettingsError
-from tts_core.nanocodec import fsq
 
 from .checkpoint import Checkpoint
 from .frames import FrameBatch, FrameRequest, SpeakerPrefix
-from .layout import Layout, unpack
+from .layout import Layout
 from .plugin.serving import (
     WEIGHTS,
     Plan,
@@ -260,6 +259,7 @@ class VllmModel:
 
         from .plugin import register
         from .plugin.signatures import takes
+        from .plugin.wire import adapt
 
         takes(AsyncLLM, "generate", "prompt", "sampling_params", "request_id")
         takes(AsyncLLM, "collective_rpc", "method", "timeout", "args")
@@ -275,7 +275,7 @@ class VllmModel:
         arguments = engine_arguments(self._folder, self.plan, cpu=cpu, compiled=self._compiled)
         try:
             config = AsyncEngineArgs(**{**arguments, **self._arguments}).create_engine_config()
-            self._adapt(config)
+            adapt(config, guidance=self.plan.guidance)
             return AsyncLLM.from_vllm_config(config, disable_log_stats=True)
         except SettingsError:
             raise
@@ -285,19 +285,6 @@ class VllmModel:
                 "the engine did not start; its log says why (where memory is short, lower max_streams or "
                 "max_frames)"
             ) from error
-
-    def _adapt(self, config: Any) -> None:
-        """Name our classes where vLLM's choice of runner and scheduler calls for them."""
-        if not config.use_v2_model_runner:
-            from .plugin.runner_v1 import WORKERS
-
-            chosen = config.parallel_config.worker_cls
-            if chosen not in WORKERS:
-                raise SettingsError("the gepard engine does not know this platform's vllm worker")
-            config.parallel_config.worker_cls = WORKERS[chosen]
-        if self.plan.guidance:
-            kind = "AsyncPairScheduler" if config.scheduler_config.async_scheduling else "PairScheduler"
-            config.scheduler_config.scheduler_cls = f"{__package__}.plugin.pair_scheduler.{kind}"
 
     async def _stop(self) -> None:
         engine, self._engine = self._engine, None
@@ -444,52 +431,22 @@ class VllmModel:
         extra: dict[str, Any],
     ) -> AsyncGenerator[Any, None]:
         """One of vLLM's requests. Closing the generator aborts it."""
-        from vllm.sampling_params import RequestOutputKind, SamplingParams
+        from .plugin.wire import params_of, prompt_of
 
-        prompt: dict[str, Any] = {"type": "token", "prompt_token_ids": ids}
-        if salt is not None:
-            prompt["cache_salt"] = salt
-        params = SamplingParams(
-            temperature=0.0,  # vLLM's own rules stay neutral: ours are in extra_args
-            max_tokens=frames,
-            logprobs=8,
-            flat_logprobs=True,
-            detokenize=False,
-            ignore_eos=True,
-            stop_token_ids=[self.layout.stop, self.layout.fault],
-            output_kind=RequestOutputKind.DELTA,
-            extra_args=extra,
-        )
-        stream: AsyncGenerator[Any, None] = engine.generate(prompt, params, name)
+        params = params_of(self.layout, frames, extra)
+        stream: AsyncGenerator[Any, None] = engine.generate(prompt_of(ids, salt), params, name)
         return stream
 
-    def _read(self, part: Any) -> tuple[FrameBatch | None, EngineError | None]:
+    def _read(self, output: Any) -> tuple[FrameBatch | None, EngineError | None]:
         """One of vLLM's outputs: the frames in it, if any, and what went wrong, if anything."""
-        codes, entropy = self._frames(part)
-        finish: Literal["", "stop", "length"] = ""
-        failure: EngineError | None = None
-        if part.finish_reason == "stop" and part.stop_reason == self.layout.fault:
-            self._faults += 1
-            failure = EngineError("the engine lost what the request needs to go on")
-        elif part.finish_reason in ("stop", "length"):
-            finish = part.finish_reason
-        elif part.finish_reason is not None:
-            failure = EngineError("the engine gave up the request")
-        batch = FrameBatch(codes, entropy, finish) if len(codes) or finish else None
-        return batch, failure
+        from .plugin.wire import read
 
-    def _frames(self, part: Any) -> tuple[fsq.Codes, np.ndarray[Any, np.dtype[np.float32]]]:
-        """The frames of one of vLLM's outputs: after the sampled id come the eight that are the frame."""
-        rows: list[list[int]] = []
-        entropy: list[float] = []
-        flat = part.logprobs
-        for token, start, end in zip(
-            part.token_ids, flat.start_indices if flat else (), flat.end_indices if flat else (), strict=False
-        ):
-            if token >= self.layout.frame:
-                rows.append(flat.token_ids[start + 1 : end])
-                entropy.append(flat.logprobs[start])
-        return unpack(rows), np.array(entropy, np.float32)
+        part = read(self.layout, output)
+        self._faults += part.failure == "fault"
+        batch = None
+        if len(part.codes) or part.finish:
+            batch = FrameBatch(part.codes, part.entropy, part.finish)
+        return batch, EngineError("the engine could not go on with the request") if part.failure else None
 
 
 def _no_more(timeout: float | None = None) -> None:

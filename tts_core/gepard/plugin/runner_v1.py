@@ -105,10 +105,3 @@ class CpuWorker(_Swap, CPUWorker):
 
 class GpuWorker(_Swap, Worker):
     """vLLM's GPU worker with the frame sampler, where the V1 runner is asked for."""
-
-
-WORKERS = {
-    "vllm.v1.worker.cpu_worker.CPUWorker": f"{__name__}.CpuWorker",
-    "vllm.v1.worker.gpu_worker.Worker": f"{__name__}.GpuWorker",
-}
-"""The worker to name in place of the one that vLLM chose for its platform."""

@@ -1,95 +1,41 @@
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tts_core.gepard.tiny import make_tiny
+from tests.tts_core.gepard.plugin.groups import ROOT, model_environment
 
-ROOT = Path(__file__).resolve().parents[4]
-STUB = Path(__file__).resolve().parents[1] / "triton_cpu_stub"
-DEADLINE_S = 580
-GROUPS = (
-    ("base", "preempted", "stale", "pairs"),
-    ("v2", "v2_preempted", "v2_async", "v2_async_pairs"),
-)
-ALONE = (("compiled",),)
-"""Engines that share a process, one after the other; the two groups run side by side, a core each."""
+DEADLINE_S = 240
+
+
+def _inline(directory: Path, folder: Path, *, v2: bool) -> dict[str, Any]:
+    out = folder / "facts.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.tts_core.gepard.plugin.inline", str(directory), str(out)],
+        cwd=ROOT,
+        env=model_environment(v2=v2),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    facts: dict[str, Any] = json.loads(out.read_text())
+    return facts
 
 
 @pytest.fixture(scope="session")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_tiny(tmp_path_factory.mktemp("gepard") / "tiny")
+def inline(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Facts from an engine in one process, on the V1 model runner."""
+    return _inline(directory, tmp_path_factory.mktemp("inline"), v2=False)
 
 
 @pytest.fixture(scope="session")
-def scenario(
-    checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], dict[str, Any]]]:
-    """Put an engine through a scenario, once; gives its facts."""
-    running: dict[str, _Group] = {}
-    cores = sorted(os.sched_getaffinity(0))
-
-    def run(name: str) -> dict[str, Any]:
-        if name not in running:
-            groups = ALONE if name in ALONE[0] else GROUPS
-            for group, core in zip(groups, (cores[0], cores[-1]), strict=False):
-                started = _Group(group, checkpoint, tmp_path_factory.mktemp(group[0]), core)
-                running.update(dict.fromkeys(group, started))
-        return running[name].facts(name)
-
-    yield run
-    for started in running.values():
-        started.close()
-
-
-class _Group:
-    """A process that puts engines through scenarios."""
-
-    def __init__(self, names: tuple[str, ...], checkpoint: Path, folder: Path, core: int) -> None:
-        self.folder, self.log = folder, folder / "log"
-        paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-        environment = {**os.environ, "VLLM_CPU_OMP_THREADS_BIND": str(core)}
-        if names[0] == "v2":
-            paths.append(str(STUB))
-            environment |= {"TRITON_INTERPRET": "1", "VLLM_USE_V2_MODEL_RUNNER": "1"}
-        environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-        command = [sys.executable, "-m", "tests.tts_core.gepard.plugin.scenarios"]
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                [*command, str(checkpoint), str(folder), *names],
-                cwd=ROOT,
-                env=environment,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self.give_up = time.monotonic() + DEADLINE_S
-
-    def facts(self, name: str) -> dict[str, Any]:
-        path = self.folder / f"{name}.json"
-        while not path.exists() and self.process.poll() is None and time.monotonic() < self.give_up:
-            time.sleep(0.2)
-        if not path.exists():
-            self.close()
-            pytest.fail(
-                f"no facts of {name}; status {self.process.returncode}\n{self.log.read_text()[-6000:]}"
-            )
-        lines = [line for line in self.log.read_text().splitlines() if "first different frame" in line]
-        facts: dict[str, Any] = json.loads(path.read_text())
-        print(*lines, name, facts, sep="\n")
-        return facts
-
-    def close(self) -> None:
-        with contextlib.suppress(ProcessLookupError):  # and whatever of vLLM is left
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(30)
+def inline_v2(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The same on Model Runner V2."""
+    return _inline(directory, tmp_path_factory.mktemp("inline-v2"), v2=True)

@@ -31,8 +31,8 @@ SIZES: dict[str, Any] = {
 
 
 @pytest.fixture
-def config(checkpoint: Path) -> GepardConfig:
-    return GepardConfig.read(checkpoint)
+def config(directory: Path) -> GepardConfig:
+    return GepardConfig.read(directory)
 
 
 def plan(config: GepardConfig, **changes: Any) -> Plan:
@@ -83,10 +83,10 @@ def test_sizes_that_do_not_fit_are_refused(config: GepardConfig, changes: dict[s
 
 
 def test_the_folder_is_the_checkpoint_in_vllms_words(
-    config: GepardConfig, checkpoint: Path, tmp_path: Path
+    config: GepardConfig, directory: Path, tmp_path: Path
 ) -> None:
     made = plan(config)
-    write_folder(tmp_path, config, made, checkpoint / "model.safetensors")
+    write_folder(tmp_path, config, made, directory / "model.safetensors")
     values = json.loads((tmp_path / "config.json").read_text())
     assert values["architectures"] == ["GepardForCausalLM"]
     assert values["rope_parameters"] == {
@@ -98,7 +98,7 @@ def test_the_folder_is_the_checkpoint_in_vllms_words(
     assert values["gepard"]["layout"]["stop"] == config.special.end_of_speech
     assert values["gepard"]["layout"]["fault"] not in config.special.ids
     assert (tmp_path / "model.safetensors").read_bytes()[:8] == (
-        checkpoint / "model.safetensors"
+        directory / "model.safetensors"
     ).read_bytes()[:8]
 
 
@@ -108,9 +108,7 @@ def test_a_model_that_names_no_end_of_speech_has_a_stop_id_too(config: GepardCon
     assert len({layout.stop, layout.fault, *bare.special.ids}) == 5
 
 
-def test_memory_that_is_not_there_is_noticed_before_it_is_used(
-    config: GepardConfig, checkpoint: Path
-) -> None:
-    check_memory(plan(config), checkpoint / "model.safetensors")
+def test_memory_that_is_not_there_is_noticed_before_it_is_used(config: GepardConfig, directory: Path) -> None:
+    check_memory(plan(config), directory / "model.safetensors")
     with pytest.raises(SettingsError, match="lower max_streams"):
-        check_memory(replace(plan(config), kv_bytes=1 << 50), checkpoint / "model.safetensors")
+        check_memory(replace(plan(config), kv_bytes=1 << 50), directory / "model.safetensors")
