@@ -2,6 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+pytestmark = pytest.mark.slow  # Triton's interpreter is
+
 
 def test_the_adapter_serves_this_runner(inline_v2: dict[str, Any]) -> None:
     assert inline_v2["stats"]["runner"] == 2

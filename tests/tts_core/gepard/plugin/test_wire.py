@@ -76,7 +76,7 @@ def test_a_salt_goes_with_the_prompt() -> None:
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_our_classes_stand_in_where_they_are_needed(asynchronous: bool) -> None:
-    config = SimpleNamespace(
+    config: Any = SimpleNamespace(
         use_v2_model_runner=asynchronous,
         parallel_config=SimpleNamespace(worker_cls="vllm.v1.worker.cpu_worker.CPUWorker"),
         scheduler_config=SimpleNamespace(async_scheduling=asynchronous, scheduler_cls=None),
