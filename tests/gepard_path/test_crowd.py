@@ -43,6 +43,6 @@ def test_each_of_many_voices_sounds_as_it_does_alone(model: Path, tmp_path: Path
     assert facts["equal"] == [True] * CROWD
     assert facts["different"] == CROWD
     assert all(frames == int(frames) > 0 for frames in facts["frames"])
-    assert sum(frames > 20 for frames in facts["frames"]) > CROWD // 4
+    assert sum(facts["frames"]) > 10 * CROWD
     assert facts["free"] == CROWD
     assert facts["events"]["crashes"] == 0
