@@ -86,7 +86,7 @@ def test_our_classes_stand_in_where_they_are_needed(asynchronous: bool) -> None:
     assert config.parallel_config.worker_cls.startswith("vllm.") == asynchronous
     config.parallel_config.worker_cls = "vllm.v1.worker.gpu_worker.Worker"
     adapt(config, guidance=True)
-    assert config.scheduler_config.scheduler_cls.endswith("AsyncPairScheduler") == asynchronous
+    assert str(config.scheduler_config.scheduler_cls).endswith("AsyncPairScheduler") == asynchronous
 
 
 def test_a_platform_that_we_do_not_know_is_refused() -> None:
