@@ -281,7 +281,7 @@ async def test_a_worker_is_given_time_anew_with_every_block(monkeypatch: pytest.
         started = time.monotonic()
         await speak(engine, MINUTES)
         whole = time.monotonic() - started
-        monkeypatch.setattr(engine_module, "STUCK_S", whole / 2)
+        monkeypatch.setattr(engine_module, "STUCK_S", whole * 0.75)  # one slow block is none of its business
         (pid,) = engine.worker_pids
         assert (await speak(engine, MINUTES, seed=1))[-1].last
         assert engine.worker_pids == (pid,)
