@@ -268,7 +268,7 @@ from sessions.voices import VoiceStore
 
 async def main():
     voices = VoiceStore(RedisStore(sys.argv[1], deadline=5.0), DeploymentSecret(b"x" * 32))
-    voice = await voices.put("killed", "s1", b"data" * 100, 1.0)
+    voice = await voices.put("killed", "s1", b"data" * 100, 3.0)
     async with voices.hold(voice):
         print(voice.voice_id, flush=True)
         await asyncio.Event().wait()
@@ -298,7 +298,7 @@ async def test_a_killed_gateway_leaves_no_voice(shared_redis: RedisServer) -> No
         async def gone() -> bool:
             return not client.exists(name)
 
-        await eventually(gone, 5)
+        await eventually(gone, 15)
         # What is left is a mark: a random id, no name, no key, no voice.
         assert list(client.scan_iter("vx:killed:*")) == [b"vx:killed:voices"]
         marks = client.hgetall("vx:killed:voices")
