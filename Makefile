@@ -12,7 +12,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help run run-gepard make-tiny setup setup-test test test-fast lint format cover bench size lock clean
+.PHONY: help run run-gepard make-tiny setup setup-test test test-fast test-model lint format cover bench size lock clean
 
 # $(call python,ARGUMENTS): run the first interpreter that is new enough. Looked for only when something must be built.
 python = { for p in $(PYTHON) python3 python3.11 python3.12 python3.13 python3.14; do \
@@ -70,8 +70,11 @@ setup-test: ## set up everything the tests need, the Debian packages too
 test: setup-test ## run every test
 	$(call tests,-v --durations=10)
 
-test-fast: setup-test ## run the tests that take seconds (under 5 minutes in all)
-	$(call tests,-m "not slow")
+test-fast: setup-test ## run the tests that take seconds, those of the model left out (under 5 minutes in all)
+	.venv/bin/python -m pytest -m "not slow" $(ARGS)
+
+test-model: setup-test ## run the tests of GEPARD and NanoCodec alone
+	.venv-gepard/bin/python -m pytest $(MODEL_TESTS) $(ARGS)
 
 lint: ## style, types (strict) and the directions of imports
 	$(call link,test)
