@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gateway.security import Guard
     from gateway.sockets import Socket
     from gateway.speaking import Speaking
+    from gateway.trust.check import Inspector
     from gateway.voice_api.cloning import Cloning
     from sessions.keys import KeyRing
     from sessions.limits import ContextGate, RateLimiter
@@ -105,6 +106,7 @@ class Services:
     limits: ContextGate = field(init=False)
     rates: RateLimiter = field(init=False)
     desk: VoiceDesk = field(init=False)
+    inspector: Inspector = field(init=False)
     voices: VoiceStore = field(init=False)
     phrases: PhraseCache | None = None
     guard: Guard = field(init=False)

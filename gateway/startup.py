@@ -14,6 +14,7 @@ from gateway.security import Guard
 from gateway.services import Services
 from gateway.settings import Settings
 from gateway.speaking import Speaking
+from gateway.trust.check import Inspector
 from gateway.voice_api.cloning import Cloning
 from sessions.keys import KeyRing
 from sessions.limits import ContextGate, RateLimiter
@@ -46,6 +47,7 @@ def build(
     services.calls = CallHub(services)
     services.holds = VoiceHolds(services)
     services.cloning = Cloning(services)
+    services.inspector = Inspector()
     services.wheel = TimerWheel(clock, on_lateness=lambda late, _: services.metrics.lateness.observe(late))
     services.scheduler = Scheduler(engine, clock, settings.max_contexts or None)
     services.normaliser = Normaliser()

@@ -1,7 +1,7 @@
 """Makes voices for the routes: checks, decoder, engine and store put together, in that order.
 
-Nothing is decoded before the consent holds, nothing is computed before the clip is judged, and nothing is
-left of the clip afterwards (trust.md V1, V4, V13).
+Nothing is decoded before the consent holds, nothing is computed before the clip is judged and inspected, and
+nothing is left of the clip afterwards (trust.md V1, V4, V13).
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ class Cloning:
         session = asked.session or None
         self._check(tenant, asked)
         kind = Reach.PERMANENT if session is None else Reach.SESSION
-        await services.desk.consents.require(tenant, asked.consent, kind=kind, language=asked.language)
+        consents = services.desk.consents
+        record = await consents.require(tenant, asked.consent, kind=kind, language=asked.language)
         if asked.url:
             upload.clip = await self.fetcher.fetch(asked.url)
         digest = await asyncio.to_thread(_digest, upload.clip)
@@ -95,6 +96,7 @@ class Cloning:
         try:
             findings = assess(clip)
             refuse(findings)
+            findings += await services.inspector.inspect(clip, record)
             info = services.engine.info
             voice = await services.desk.enrolment.enrol(
                 tenant,
