@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 from aiohttp import WSCloseCode, hdrs, web
 
@@ -21,27 +20,22 @@ from gateway.app import request_id
 from gateway.body import read_body
 from gateway.security import authenticate
 from gateway.services import Services, services_of
-from gateway.sockets import SEND_DEADLINE_S, Socket, accept
+from gateway.sockets import Socket, accept
 from gateway.speaking import Allowance
+from gateway.spoken import base_options, spoken, write
 from gateway.wav import header as wav_header
-from sessions.context import MAX_ID, ContextOptions
+from sessions.context import MAX_ID
 from sessions.events import TERMINAL, Audio, AudioFormat, Cancelled, Done, Event, Failed, Flushed, Words
 from sessions.principal import Principal
 from sessions.runner import ContextRunner
 from sessions.session import Session
 from tts_core.engine import VoiceInfo
 from tts_core.errors import BadRequest, LegClosed, UnknownVoice, VoxwireError
-from tts_core.text.segment import TextOptions
 
 from . import cartesia_wire as wire
 
 HEARTBEAT_S = 4.0
 HEARTBEAT_AGENT = "LiveKit Agents"
-HTTP_RUN_AHEAD_S = 3600.0
-"""A download is taken as fast as the client reads it; its socket is what holds us back."""
-
-QUEUE = 16
-"""Events between a runner and an HTTP response."""
 
 
 def routes(services: Services) -> list[web.RouteDef]:
@@ -59,18 +53,6 @@ def routes(services: Services) -> list[web.RouteDef]:
 def error_response(request: web.Request, error: VoxwireError) -> web.Response:
     """An HTTP error in the dialect's shape."""
     return web.json_response(wire.error_fields(error, request_id(request)), status=error.status)
-
-
-def base_options(services: Services, principal: Principal) -> ContextOptions:
-    """What all contexts of the dialect have in common."""
-    settings = services.settings
-    return ContextOptions(
-        text=TextOptions(clean=settings.clean_text),
-        idle_s=settings.context_idle_s,
-        run_ahead_s=settings.run_ahead_s,
-        max_characters=settings.max_context_chars,
-        cache=principal.phrase_cache,
-    )
 
 
 class CartesiaContext:
@@ -280,51 +262,22 @@ async def _spoken(
     voice = await services.speaking.resolve(principal, wire.voice_of(body))
     options = wire.options_of(
         body,
-        replace(base_options(services, principal), run_ahead_s=HTTP_RUN_AHEAD_S),
+        base_options(services, principal),
         fmt=fmt,
         voice=voice.id,
         languages=services.engine.info.languages,
         final=True,
     )
-    queue: asyncio.Queue[Event] = asyncio.Queue(QUEUE)
-    runner = services.speaking.runner(
-        principal=principal,
-        allowance=Allowance(principal),
+    async with spoken(
+        request,
+        principal,
         dialect="cartesia",
-        context_id=body.context_id or request_id(request) or "http",
+        text=body.transcript,
         options=options,
-        sink=queue.put,
-        has_text=True,
         voice=voice,
-    )
-    runner.text(body.transcript)
-    runner.end()
-    runner.start()
-
-    async def events() -> AsyncIterator[Event]:
-        while True:
-            event = await queue.get()
-            yield event
-            if isinstance(event, TERMINAL):
-                return
-
-    try:
-        yield events()
-    finally:
-        await runner.abort()
-
-
-async def _write(request: web.Request, response: web.StreamResponse, data: bytes | None) -> None:
-    """Write to the body, None to end it; LegClosed when the client is gone or does not read."""
-    try:
-        async with asyncio.timeout(SEND_DEADLINE_S):
-            if not response.prepared:
-                await response.prepare(request)
-            await (response.write_eof() if data is None else response.write(data))
-    except TimeoutError:
-        raise LegClosed("the client does not read") from None
-    except ConnectionError:
-        raise LegClosed("the connection is closed") from None
+        context_id=body.context_id or "",
+    ) as events:
+        yield events
 
 
 async def _body(request: web.Request) -> tuple[Principal, wire.Request]:
@@ -345,8 +298,8 @@ async def tts_bytes(request: web.Request) -> web.StreamResponse:
                 raise event.error
             if isinstance(event, Audio):
                 head = wav_header(fmt) if container == "wav" and not response.prepared else b""
-                await _write(request, response, head + event.data)
-    await _write(request, response, None)
+                await write(request, response, head + event.data)
+    await write(request, response, None)
     return response
 
 
@@ -375,8 +328,8 @@ async def tts_sse(request: web.Request) -> web.StreamResponse:
                     name, text = "done", wording.done()
                 case _:
                     continue
-            await _write(request, response, f"event: {name}\ndata: {text}\n\n".encode())
-    await _write(request, response, None)
+            await write(request, response, f"event: {name}\ndata: {text}\n\n".encode())
+    await write(request, response, None)
     return response
 
 

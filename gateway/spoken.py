@@ -1,0 +1,108 @@
+"""A whole text spoken over one HTTP request, for every dialect that has such a route.
+
+Generation belongs to the request: leaving :func:`spoken` stops it, and a client that goes away or does not
+read ends it within one chunk (protocols.md 1.5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gateway.app import request_id
+from gateway.services import Services, services_of
+from gateway.sockets import SEND_DEADLINE_S
+from gateway.speaking import Allowance
+from sessions.context import ContextOptions
+from sessions.events import TERMINAL, Event
+from tts_core.errors import LegClosed
+from tts_core.text.segment import TextOptions
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from gateway.speaking import Voice
+    from sessions.principal import Principal
+
+HTTP_RUN_AHEAD_S = 3600.0
+"""A download is taken as fast as the client reads it; its socket is what holds us back."""
+
+QUEUE = 16
+"""Events between a runner and an HTTP response."""
+
+
+def base_options(services: Services, principal: Principal) -> ContextOptions:
+    """What all contexts of a caller have in common, whatever the dialect."""
+    settings = services.settings
+    return ContextOptions(
+        text=TextOptions(clean=settings.clean_text),
+        idle_s=settings.context_idle_s,
+        run_ahead_s=settings.run_ahead_s,
+        max_characters=settings.max_context_chars,
+        cache=principal.phrase_cache,
+    )
+
+
+@asynccontextmanager
+async def spoken(
+    request: web.Request,
+    principal: Principal,
+    *,
+    dialect: str,
+    text: str,
+    options: ContextOptions,
+    voice: Voice,
+    context_id: str = "",
+) -> AsyncIterator[AsyncIterator[Event]]:
+    """Speak ``text`` and give its events in order, the terminal one last; leaving the block stops it.
+
+    The run-ahead of ``options`` is replaced: a download has no listener's clock. ``voice`` as
+    ``Speaking.resolve`` gave it, its id in the options. Raises Draining, Busy, BadRequest and TextTooLong
+    before anything is spoken.
+    """
+    services = services_of(request)
+    queue: asyncio.Queue[Event] = asyncio.Queue(QUEUE)
+    runner = services.speaking.runner(
+        principal=principal,
+        allowance=Allowance(principal),
+        dialect=dialect,
+        context_id=context_id or request_id(request) or "http",
+        options=replace(options, run_ahead_s=HTTP_RUN_AHEAD_S),
+        sink=queue.put,
+        has_text=True,
+        voice=voice,
+    )
+    runner.text(text)
+    runner.end()
+    runner.start()
+
+    async def events() -> AsyncIterator[Event]:
+        while True:
+            event = await queue.get()
+            yield event
+            if isinstance(event, TERMINAL):
+                return
+
+    try:
+        yield events()
+    finally:
+        await runner.abort()
+
+
+async def write(request: web.Request, response: web.StreamResponse, data: bytes | None) -> None:
+    """Write to the body, None to end it; LegClosed when the client is gone or does not read."""
+    try:
+        async with asyncio.timeout(SEND_DEADLINE_S):
+            if not response.prepared:
+                await response.prepare(request)
+            await (response.write_eof() if data is None else response.write(data))
+    except TimeoutError:
+        raise LegClosed("the client does not read") from None
+    except ConnectionError:
+        raise LegClosed("the connection is closed") from None
+
+
+__all__ = ["base_options", "spoken", "write"]

@@ -1,0 +1,59 @@
+"""Whole texts over HTTP: every event in order, and nothing goes on when the block is left."""
+
+from __future__ import annotations
+
+from aiohttp.test_utils import make_mocked_request
+
+from gateway.services import SERVICES
+from gateway.speaking import Voice
+from gateway.spoken import base_options, spoken
+from sessions.context import ContextOptions
+from sessions.events import Audio, AudioFormat, Done
+from sessions.principal import Principal
+from tests.peers.gateway import Running, on_gateway
+
+SOMEBODY = Principal("default", "key")
+
+
+def options(gateway: Running) -> ContextOptions:
+    base = base_options(gateway.services, SOMEBODY)
+    return ContextOptions(voice="tone", format=AudioFormat(), text=base.text)
+
+
+@on_gateway()
+async def test_events_come_in_order_and_end_with_the_terminal_one(gateway: Running) -> None:
+    assert gateway.app[SERVICES] is gateway.services
+    request = make_mocked_request("POST", "/", app=gateway.app)
+    async with spoken(
+        request,
+        SOMEBODY,
+        dialect="native",
+        text="One two three.",
+        options=options(gateway),
+        voice=Voice("tone"),
+    ) as events:
+        got = [event async for event in events]
+    assert isinstance(got[-1], Done)
+    chunks = [event for event in got if isinstance(event, Audio)]
+    assert sum(chunk.samples for chunk in chunks) == got[-1].total_samples >= 3 * 0.2 * 24000
+    assert [chunk.seq for chunk in chunks] == list(range(len(chunks)))
+    assert gateway.idle
+
+
+@on_gateway()
+async def test_leaving_stops_the_engine(gateway: Running) -> None:
+    request = make_mocked_request("POST", "/", app=gateway.app)
+    async with spoken(
+        request,
+        SOMEBODY,
+        dialect="native",
+        text="word " * 2000 + ".",
+        options=options(gateway),
+        voice=Voice("tone"),
+    ) as events:
+        async for event in events:
+            if isinstance(event, Audio):
+                break
+        assert gateway.services.in_flight.count == 1
+    assert gateway.idle
+    assert sum(len(r.text.split()) for r in gateway.engine.requests) < 2000
