@@ -35,7 +35,7 @@ async def test_events_come_in_order_and_end_with_the_terminal_one(gateway: Runni
         got = [event async for event in events]
     assert isinstance(got[-1], Done)
     chunks = [event for event in got if isinstance(event, Audio)]
-    assert sum(chunk.samples for chunk in chunks) == got[-1].total_samples >= 3 * 0.2 * 24000
+    assert sum(chunk.samples for chunk in chunks) == got[-1].total_samples >= 14_400  # three words of 0.2 s
     assert [chunk.seq for chunk in chunks] == list(range(len(chunks)))
     assert gateway.idle
 
