@@ -25,6 +25,7 @@ from .clip import check_clip
 from .duty import Duty
 from .fsq import Codes, check
 from .link import CodecLink
+from .vigil import LOOK_S, Vigil, processor_s
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +37,6 @@ MAX_QUEUE = 4096
 
 MAX_CLIPS = 8
 """Clips that may wait to be encoded."""
-
-STUCK_S = 10.0
-"""A process that gives nothing for this long while it holds work is killed: a step takes half a second."""
 
 ENCODE_S = 300.0
 """Deadline of one clip: 60 s of sound take 40 s on an idle core, and the process yields to the decoders."""
@@ -131,14 +129,19 @@ class _Pending:
 class _Seat:
     """A place for a decoding process: the process in it changes, the seat stays."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self.link: CodecLink | None = None
         self.ready = False
         self.streams: dict[int, CodecStream] = {}
         self.pending = _Pending()
+        self.vigil = Vigil(self._processor_s, clock)
         self.watchdog: asyncio.TimerHandle | None = None
         self.deaths = 0
         self.restart: asyncio.Task[None] | None = None
+
+    def _processor_s(self) -> float | None:
+        pid = self.link.pid if self.link is not None else None
+        return None if pid is None else processor_s(pid)
 
 
 class CodecService:
@@ -172,7 +175,7 @@ class CodecService:
         self._device = device
         self._batch_frames = batch_frames
         self._max_queue = max_queue
-        self._seats = [_Seat() for _ in range(processes)]
+        self._seats = [_Seat(clock) for _ in range(processes)]
         self._ids = itertools.count(1)
         self._duty = Duty(processes, clock=clock)
         self._encoder = _EncoderSeat(lambda: self._configure("encode"))
@@ -361,16 +364,21 @@ class CodecService:
         seat.pending.fail(error)
 
     def _watch(self, seat: _Seat) -> None:
-        """Wait for the next message of a process that has work."""
-        if seat.watchdog is not None:
+        """A process said something or got its first work: watch over what it does while it has any."""
+        seat.vigil.heard()
+        if not seat.pending and seat.watchdog is not None:
             seat.watchdog.cancel()
             seat.watchdog = None
-        if seat.pending:
-            seat.watchdog = asyncio.get_running_loop().call_later(STUCK_S, self._stuck, seat)
+        elif seat.pending and seat.watchdog is None:
+            seat.watchdog = asyncio.get_running_loop().call_later(LOOK_S, self._look, seat)
 
-    def _stuck(self, seat: _Seat) -> None:
+    def _look(self, seat: _Seat) -> None:
         seat.watchdog = None
-        log.error("a codec process gives nothing any more: replacing it")
+        wrong = seat.vigil.look()
+        if not wrong:
+            seat.watchdog = asyncio.get_running_loop().call_later(LOOK_S, self._look, seat)
+            return
+        log.error("a codec process gives nothing any more: replacing it", extra={"reason": wrong})
         if seat.link is not None:
             seat.link.kill()
 

@@ -17,6 +17,7 @@ import pytest
 from tests.tts_core.nanocodec.cases import CLOSE, Codec, some_codes
 from tts_core.errors import BadRequest, EngineCrashed, EngineError, EngineTimeout
 from tts_core.nanocodec import service as service_module
+from tts_core.nanocodec import vigil
 from tts_core.nanocodec.decoder import TorchDecoder
 from tts_core.nanocodec.encoder import Encoder
 from tts_core.nanocodec.service import CodecService
@@ -157,7 +158,8 @@ async def test_a_process_that_does_not_come_back_is_tried_again(codec: Codec, tm
 
 
 async def test_a_process_that_hangs_is_replaced(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "STUCK_S", 0.5)
+    monkeypatch.setattr(vigil, "IDLE_S", 0.3)
+    monkeypatch.setattr(service_module, "LOOK_S", 0.1)
     async with running(codec) as service:
         (pid,) = service.pids
         stream = service.open()
@@ -171,7 +173,8 @@ async def test_a_process_that_hangs_is_replaced(codec: Codec, monkeypatch: pytes
 async def test_an_idle_process_is_not_taken_for_hanging(
     codec: Codec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_module, "STUCK_S", 0.5)
+    monkeypatch.setattr(vigil, "IDLE_S", 0.3)
+    monkeypatch.setattr(service_module, "LOOK_S", 0.1)
     async with running(codec) as service:
         pids = service.pids
         stream, other = service.open(), service.open()
