@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -27,6 +28,8 @@ from .archive import read_members
 from .config import CodecConfig, Part, Shape, tensors
 from .fsq import GROUP_LEVELS, GROUPS
 from .weights import Tensors, file_digest, read_header, save
+
+log = logging.getLogger(__name__)
 
 DEADLINE_S = 600.0
 """Of a conversion; the full model takes some seconds on an idle core."""
@@ -64,7 +67,8 @@ class Converted:
 def ensure(path: Path) -> Path:
     """The safetensors file of a model given as one, or as a ``.nemo`` that is converted unless it was.
 
-    The file lies beside the ``.nemo``. Blocks: seconds to minutes.
+    The file lies beside the ``.nemo``, and is made anew when that has been replaced by another one, which is
+    logged. Until then a gateway that runs keeps what it had. Blocks: seconds to minutes.
 
     Raises:
         EngineError: as ``convert``, or a safetensors file that is not ours.
@@ -75,9 +79,10 @@ def ensure(path: Path) -> Path:
         return path
     target = path.with_suffix(".safetensors")
     if target.exists():
-        if read_header(target).source != file_digest(path):
-            raise EngineError("the converted codec file beside the .nemo is of another one: remove it first")
-        return target
+        if read_header(target).source == file_digest(path):
+            return target
+        # Only what a header shows to be ours is ever replaced: read_header refuses any other file.
+        log.warning("the codec's .nemo is not the one that was converted before: converting it anew")
     return convert(path, target).path
 
 

@@ -19,6 +19,7 @@ import torch
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 
 from tests.tts_core.nanocodec import plain
 from tests.tts_core.nanocodec.cases import Codec
@@ -133,9 +134,44 @@ def test_it_is_converted_once(tmp_path: Path) -> None:
     assert ensure(path) == target
     assert ensure(target) == target
     assert target.stat().st_mtime_ns == before
+
+
+def test_a_replaced_nemo_is_converted_anew_and_that_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = make_tiny_nemo(tmp_path / "x.nemo", config=SMALL)
+    target = ensure(path)
+    before = read_header(target)
+    assert not caplog.records
     make_tiny_nemo(path, config=SMALL, seed=1)
-    with pytest.raises(EngineError, match="another"):
+    assert ensure(path) == target
+    after = read_header(target)
+    assert after.source == file_digest(path) != before.source
+    assert after.digests != before.digests
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "anew" in caplog.text
+    assert ensure(path) == target
+    assert len(caplog.records) == 1
+
+
+def test_a_file_beside_the_nemo_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+    """It may be a checkpoint that happens to bear the name."""
+    path = make_tiny_nemo(tmp_path / "model.nemo", config=SMALL)
+    theirs = tmp_path / "model.safetensors"
+    save_file({"weight": torch.zeros(3)}, theirs)
+    data = theirs.read_bytes()
+    with pytest.raises(EngineError):
         ensure(path)
+    assert theirs.read_bytes() == data
+
+
+def test_a_replacement_that_cannot_be_converted_leaves_the_former_file(tmp_path: Path) -> None:
+    path = make_tiny_nemo(tmp_path / "x.nemo", config=SMALL)
+    data = ensure(path).read_bytes()
+    path.write_bytes(b"?")
+    with pytest.raises(EngineError):
+        ensure(path)
+    assert (tmp_path / "x.safetensors").read_bytes() == data
 
 
 def test_class_names_in_the_configuration_are_not_looked_at(
