@@ -1,0 +1,86 @@
+"""What is started, and with which environment."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.tts_core.child.cases import LANGUAGE, Load, Ready, exists
+from tts_core.child.program import Program, kill
+from tts_core.child.serve import Channel
+
+ECHO = Program("the worker", "tests.tts_core.child.programs:echo", 30.0)
+
+
+def test_the_gateways_settings_stay_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VOXWIRE_PEPPER", "very secret")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    env = ECHO.environment()
+    assert "very secret" not in env.values()
+    assert env["OMP_NUM_THREADS"] == env["OPENBLAS_NUM_THREADS"] == env["MKL_NUM_THREADS"] == "1"
+    assert replace(ECHO, threads=3).environment()["MKL_NUM_THREADS"] == "3"
+    assert replace(ECHO, threads=None).environment()["OMP_NUM_THREADS"] == "7"
+
+
+def test_the_owner_adds_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "elsewhere")
+    env = replace(ECHO, env={"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "5"}).environment()
+    assert (env["HF_HUB_OFFLINE"], env["OMP_NUM_THREADS"]) == ("1", "5")
+    root, other = env["PYTHONPATH"].split(os.pathsep)
+    assert (Path(root) / "tts_core" / "child").is_dir()
+    assert other == "elsewhere"
+
+
+def test_a_worker_runs_in_a_session_of_its_own_and_can_be_ended() -> None:
+    ours, theirs = socket.socketpair()
+    process = ECHO.spawn(theirs)
+    assert theirs.fileno() == -1
+    with ours:
+        ours.settimeout(30)
+        channel = Channel(ours, LANGUAGE)
+        channel.send(Load())
+        assert channel.receive()[0] == Ready(process.pid)
+        assert os.getsid(process.pid) == os.getpgid(process.pid) == process.pid
+        kill(process)
+        assert process.wait(30) == -signal.SIGKILL
+        kill(process)
+    assert not exists(process.pid)
+
+
+def test_what_a_dead_worker_left_behind_is_ended() -> None:
+    ours, theirs = socket.socketpair()
+    process = replace(ECHO, entry="tests.tts_core.child.programs:deserter").spawn(theirs)
+    with ours:
+        ours.settimeout(30)
+        channel = Channel(ours, LANGUAGE)
+        channel.send(Load())
+        message, _ = channel.receive()
+        assert isinstance(message, Ready)
+        watch = os.pidfd_open(message.pid)
+        assert ours.recv(1) == b""
+        kill(process)
+        assert select.select((watch,), (), (), 30)[0]
+        os.close(watch)
+        process.wait(30)
+
+
+def test_a_program_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
+    ours, theirs = socket.socketpair()
+    with ours, pytest.raises(OSError):
+        ECHO.spawn(theirs)
+    assert theirs.fileno() == -1
+
+
+def test_a_group_that_is_gone_is_no_error() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])  # leads no group
+    kill(process)
+    process.wait(30)
