@@ -18,6 +18,8 @@ from tts_core.errors import BadRequest
 
 DOMAIN = "voxwire consent 1"
 ANY_LANGUAGE = "*"
+EARS = "speech recognition and a comparison of speakers"
+"""What the verifier is made of."""
 MAX_LIST = 16
 _SUBJECT = re.compile(r"[A-Za-z0-9._~:-]{1,128}")
 _PURPOSE = re.compile(r"[a-z][a-z0-9_-]{0,31}")
@@ -91,8 +93,11 @@ class ConsentRecord(Signed, frozen=True, kw_only=True):
         return not language or any(_speaks(allowed, language) for allowed in self.languages)
 
 
-def check_terms(terms: ConsentTerms, *, verified: frozenset[How], now: float) -> None:
-    """Raises BadRequest that names the field; ``verified`` are the ways that this installation can check."""
+def check_terms(terms: ConsentTerms, *, verified: frozenset[How], now: float, missing: str = EARS) -> None:
+    """Raises BadRequest that names the field.
+
+    ``verified`` are the ways that this installation can check, ``missing`` is what it lacks for the others.
+    """
     for value, pattern, field, rule in (
         (terms.subject, _SUBJECT, "subject", "the subject is an opaque id of letters, digits and ._~:-"),
         (terms.evidence, _DIGEST, "evidence", "the evidence is the SHA-256 of a document, 64 hex digits"),
@@ -109,8 +114,8 @@ def check_terms(terms: ConsentTerms, *, verified: frozenset[How], now: float) ->
         raise BadRequest("the end must be in the future, in seconds since 1970", field="until")
     if terms.how not in verified:
         raise BadRequest(
-            f"{terms.how} consent needs the verifier (speech recognition and a comparison of speakers), "
-            f"which this installation does not have: use {' or '.join(sorted(verified))}",
+            f"{terms.how} consent needs the verifier, for which this installation lacks {missing}: "
+            f"use {' or '.join(sorted(verified))}",
             field="how",
         )
 

@@ -10,11 +10,24 @@ from collections.abc import Awaitable, Callable, Iterable
 import msgspec
 
 from sessions.audit import AuditChain
-from sessions.consent import DOMAIN, ConsentRecord, ConsentTerms, How, Reach, check_terms, is_id, new_record
+from sessions.consent import (
+    DOMAIN,
+    EARS,
+    ConsentRecord,
+    ConsentTerms,
+    How,
+    Reach,
+    check_terms,
+    is_id,
+    new_record,
+)
+from sessions.listener import Listener
+from sessions.sealing import context, seal, unseal
+from sessions.secret import DeploymentSecret
 from sessions.signing import Signer, canonical
 from sessions.store import Store, Unsubscribe, Wall, key
 from sessions.voice_limits import VoiceGuard
-from tts_core.errors import Forbidden, StoreError
+from tts_core.errors import BadRequest, Forbidden, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +36,8 @@ KEEP_S = 3 * 366 * 86_400.0
 """A record is kept for three years after its end."""
 PAPER = frozenset({How.WRITTEN, How.LICENSED})
 """What can be recorded without a verifier of speech."""
+SPOKEN = frozenset({How.SPOKEN, How.SELF_VOICE})
+"""What a voice is kept of, to be compared with that of a clip."""
 _REFUSED = "this consent cannot be used: it is unknown, over or revoked, or does not cover this use"
 _NOBODY = "cn_none"
 
@@ -37,46 +52,42 @@ class ConsentBook:
 
     Args:
         store: shared by the gateways.
+        secret: of the deployment.
         signer: of the deployment.
         audit: gets a row for each record, revocation and refusal.
         guard: counts refusals.
         withdraw: deletes every voice that was made under a consent (:meth:`sessions.receipts.Deletions.
             withdraw`); returns the ids of the receipts.
         verified: ways of consent that this installation can check.
+        missing: what it takes for the others, in words.
         wall: Unix seconds.
     """
 
     def __init__(
         self,
         store: Store,
+        secret: DeploymentSecret,
         signer: Signer,
         *,
         audit: AuditChain,
         guard: VoiceGuard,
         withdraw: Callable[[str, str], Awaitable[tuple[str, ...]]],
         verified: Iterable[How] = PAPER,
+        missing: str = EARS,
         wall: Wall = time.time,
     ) -> None:
         self._store = store
+        self._secret = secret
         self._signer = signer
         self._audit = audit
         self._guard = guard
         self._withdraw = withdraw
-        self._verified = frozenset(verified)
+        self.verified = frozenset(verified)
+        self._missing = missing
         self._wall = wall
         self._callbacks: list[Callable[[str, str], None]] = []
-        self._unsubscribe: Unsubscribe | None = None
-
-    async def start(self) -> None:
-        """Listen for revocations."""
-        if self._unsubscribe is None:
-            self._unsubscribe = await self._store.subscribe(CHANNEL, self._hear)
-
-    async def close(self) -> None:
-        """Stop listening."""
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
+        # Of revocations.
+        self.listener = Listener(store, CHANNEL, self._hear)
 
     def on_revoked(self, callback: Callable[[str, str], None]) -> Unsubscribe:
         """Call ``callback(tenant, consent id)`` on every gateway when a consent is revoked.
@@ -91,9 +102,24 @@ class ConsentBook:
 
         return unsubscribe
 
-    async def create(self, tenant: str, terms: ConsentTerms) -> ConsentRecord:
-        """Sign and keep a record. Raises BadRequest that names the field; StoreError."""
-        check_terms(terms, verified=self._verified, now=self._wall())
+    def check(self, terms: ConsentTerms) -> None:
+        """Raises BadRequest that names the field for terms that no record can have here."""
+        check_terms(terms, verified=self.verified, now=self._wall(), missing=self._missing)
+
+    async def create(self, tenant: str, terms: ConsentTerms, *, voice: bytes | None = None) -> ConsentRecord:
+        """Sign and keep a record.
+
+        ``voice``: what a speaker model made of the spoken answer; it is sealed under the tenant's key and
+        kept as long as the consent holds. What is spoken needs one; that the answer is right was checked
+        before. Raises BadRequest that names the field; StoreError.
+        """
+        self.check(terms)
+        if terms.how in SPOKEN and voice is None:
+            raise BadRequest(
+                f"{terms.how} consent is given by reading a challenge aloud: POST /v1/consents/challenges, "
+                "then its answer as a form",
+                field="how",
+            )
         record = new_record(self._signer, tenant, terms, self._wall())
         await self._audit.append(
             "consent.recorded",
@@ -101,8 +127,25 @@ class ConsentBook:
             subject=record.id,
             details={"kind": record.kind, "how": record.how, "evidence": record.evidence},
         )
-        await self._store.table_set(_table(tenant), {record.id: canonical(record)})
+        values = {} if voice is None else {_voice_name(tenant, record.id): self._seal(record, voice)}
+        await self._store.table_set(
+            _table(tenant),
+            {record.id: canonical(record)},
+            values=values,
+            values_ttl=None if terms.until is None else max(1.0, terms.until - self._wall()),
+        )
         return record
+
+    async def voice(self, record: ConsentRecord) -> bytes | None:
+        """What was kept of the voice that spoke; None if nothing is (any more). Raises StoreError."""
+        sealed = await self._store.get(_voice_name(record.tenant, record.id))
+        return None if sealed is None else unseal(self._voice_key(record), sealed, _voice_context(record))
+
+    def _seal(self, record: ConsentRecord, voice: bytes) -> bytes:
+        return seal(self._voice_key(record), voice, _voice_context(record))
+
+    def _voice_key(self, record: ConsentRecord) -> bytes:
+        return self._secret.derive("consent voices", record.tenant)
 
     async def fetch(self, tenant: str, consent_id: str) -> ConsentRecord:
         """A record, revoked or over as it may be.
@@ -122,7 +165,9 @@ class ConsentBook:
                 continue
             ends = [t for t in (record.until_ms, record.revoked_at_ms) if t is not None]
             if ends and min(ends) < oldest:
-                await self._store.table_drop(_table(tenant), consent_id)
+                await self._store.table_drop(
+                    _table(tenant), consent_id, keys=(_voice_name(tenant, consent_id),)
+                )
             else:
                 found.append(record)
         return tuple(sorted(found, key=lambda r: (r.at_ms, r.id)))
@@ -177,6 +222,7 @@ class ConsentBook:
                 record = revoked
             else:  # the one change that a record knows was made by somebody else at the same moment
                 record, _ = await self._existing(tenant, consent_id)
+        await self._store.delete(_voice_name(tenant, consent_id))
         self._tell(tenant, consent_id)
         with contextlib.suppress(StoreError):
             await self._store.publish(CHANNEL, msgspec.msgpack.encode(_Revoked(tenant, consent_id)))
@@ -214,3 +260,11 @@ class ConsentBook:
 
 def _table(tenant: str) -> str:
     return key(tenant, "consents")
+
+
+def _voice_name(tenant: str, consent_id: str) -> str:
+    return key(tenant, "consent", consent_id, "voice")
+
+
+def _voice_context(record: ConsentRecord) -> bytes:
+    return context("consent voice", record.tenant, record.id)

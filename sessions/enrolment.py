@@ -26,10 +26,11 @@ import msgspec
 from sessions.audit import AuditChain
 from sessions.consent import ConsentRecord, Reach
 from sessions.consents import ConsentBook
+from sessions.listener import Listener
 from sessions.prefix import check_float16
 from sessions.sealing import context, seal, unseal
 from sessions.secret import DeploymentSecret
-from sessions.store import Clock, Store, Unsubscribe, key
+from sessions.store import Clock, Store, key
 from sessions.voice_catalogue import About, check_about, clip_name
 from sessions.voice_limits import VoiceGuard
 from sessions.voices import LEASE_S, StoredVoice, VoiceStore
@@ -103,18 +104,8 @@ class Enrolment:
         self._deadline = deadline
         self._clock = clock
         self._waiting: dict[str, set[asyncio.Event]] = {}
-        self._unsubscribe: Unsubscribe | None = None
-
-    async def start(self) -> None:
-        """Listen for clips that other gateways have done."""
-        if self._unsubscribe is None:
-            self._unsubscribe = await self._store.subscribe(CHANNEL, self._hear)
-
-    async def close(self) -> None:
-        """Stop listening."""
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
+        # Of clips that other gateways have done.
+        self.listener = Listener(store, CHANNEL, self._hear)
 
     async def enrol(  # noqa: PLR0917 - in the order in which they are decided
         self,

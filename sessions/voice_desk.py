@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 
 from sessions.audit import AuditChain
-from sessions.consent import How
+from sessions.consent import EARS, How
 from sessions.consents import PAPER, ConsentBook
 from sessions.enrolment import Enrolment
 from sessions.nodes import NodeRegistry
@@ -30,6 +30,7 @@ class VoiceDesk:
         size: exact bytes of conditioning that the model makes, as float16 (None: any bytes).
         limits: of each tenant.
         verified: ways of consent that this installation can check.
+        missing: what it takes for the others, in words.
         clock: monotonic seconds.
         wall: Unix seconds.
     """
@@ -43,6 +44,7 @@ class VoiceDesk:
         size: int | None = None,
         limits: VoiceLimits | None = None,
         verified: Iterable[How] = PAPER,
+        missing: str = EARS,
         clock: Clock = time.monotonic,
         wall: Wall = time.time,
     ) -> None:
@@ -56,11 +58,13 @@ class VoiceDesk:
         )
         self.consents = ConsentBook(
             store,
+            secret,
             self.signer,
             audit=self.audit,
             guard=self.guard,
             withdraw=self.deletions.withdraw,
             verified=verified,
+            missing=missing,
             wall=wall,
         )
         self.voices.use_consents(self.consents.valid)
@@ -83,13 +87,13 @@ class VoiceDesk:
     async def start(self) -> None:
         """Listen and take part; a store that is away is no error."""
         await self.voices.start()
-        await self.consents.start()
-        await self.enrolment.start()
+        await self.consents.listener.start()
+        await self.enrolment.listener.start()
         await self.deletions.start()
 
     async def close(self) -> None:
         """Drop all copies, answer open deletions, leave. Idempotent."""
-        await self.enrolment.close()
-        await self.consents.close()
+        await self.enrolment.listener.close()
+        await self.consents.listener.close()
         await self.deletions.close()
         await self.voices.close()

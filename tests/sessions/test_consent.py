@@ -64,7 +64,9 @@ def test_bad_terms_are_named(change: dict[str, object], field: str) -> None:
 
 @pytest.mark.parametrize("how", [How.SPOKEN, How.SELF_VOICE])
 def test_what_needs_ears_says_so(how: How) -> None:
-    with pytest.raises(BadRequest, match=r"needs the verifier.*use licensed or written") as error:
+    with pytest.raises(
+        BadRequest, match=r"needs the verifier.*lacks speech recognition.*use licensed or written"
+    ) as error:
         check_terms(replace(TERMS, how=how), verified=PAPER, now=1000.0)
     assert error.value.field == "how"
     check_terms(replace(TERMS, how=how), verified=frozenset(How), now=1000.0)

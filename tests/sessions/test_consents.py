@@ -10,7 +10,7 @@ import pytest
 
 from sessions.audit import AuditChain
 from sessions.consent import DOMAIN, ConsentTerms, How, Reach
-from sessions.consents import KEEP_S, ConsentBook
+from sessions.consents import KEEP_S, PAPER, ConsentBook
 from sessions.memory_store import MemoryStore
 from sessions.secret import DeploymentSecret
 from sessions.signing import Signer, canonical
@@ -30,6 +30,7 @@ class Desk:
     store: Store
     clock: Clock
     limits: VoiceLimits = field(default_factory=lambda: VoiceLimits(wrong_consents=1000))
+    verified: frozenset[How] = PAPER
     withdrawn: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -39,8 +40,9 @@ class Desk:
     def another(self) -> ConsentBook:
         guard = VoiceGuard(self.store, VoiceStore(self.store, SECRET).catalogue, self.limits)
         return ConsentBook(
-            self.store, SIGNER, audit=self.audit, guard=guard, withdraw=self.withdraw, wall=self.clock
-        )
+            self.store, SECRET, SIGNER, audit=self.audit, guard=guard, withdraw=self.withdraw,
+            verified=self.verified, wall=self.clock,
+        )  # fmt: skip
 
     async def withdraw(self, tenant: str, consent: str) -> tuple[str, ...]:
         self.withdrawn.append((tenant, consent))
@@ -143,7 +145,7 @@ async def test_too_many_refusals_pause_all_consents_of_the_tenant(store: Store, 
 
 async def test_revocation_is_heard_everywhere_and_done_again_if_need_be(desk: Desk) -> None:
     there = desk.another()
-    await there.start()
+    await there.listener.start()
     heard: list[tuple[str, str]] = []
     stop = there.on_revoked(lambda tenant, consent: heard.append((tenant, consent)))
     record = await desk.book.create("acme", TERMS)
@@ -164,8 +166,8 @@ async def test_revocation_is_heard_everywhere_and_done_again_if_need_be(desk: De
     assert again == revoked
     assert desk.withdrawn == [("acme", record.id)] * 2
     assert await desk.events() == ["consent.recorded", "consent.revoked"]
-    await there.close()
-    await there.close()
+    await there.listener.close()
+    await there.listener.close()
     assert heard == [("acme", record.id)]
 
 
@@ -201,3 +203,39 @@ async def test_records_leave_three_years_after_their_end(clock: Clock) -> None:
     clock.move(500)
     assert [r.id for r in await desk.book.list("acme")] == [endless.id]
     assert len(await desk.store.table_all(key("acme", "consents"))) == 1
+
+
+SPOKEN = replace(TERMS, how=How.SPOKEN)
+VOICE = b"what a model made of the voice"
+
+
+async def test_the_voice_that_spoke_is_kept_sealed_until_the_consent_is_revoked(
+    store: Store, clock: Clock
+) -> None:
+    desk = Desk(store, clock, verified=frozenset(How))
+    with pytest.raises(BadRequest, match="challenge"):
+        await desk.book.create("acme", SPOKEN)
+    kept, other = [await desk.book.create("acme", SPOKEN, voice=voice) for voice in (VOICE, VOICE[::-1])]
+    assert await desk.another().voice(kept) == VOICE
+    names = [key("acme", "consent", record.id, "voice") for record in (kept, other)]
+    sealed = await store.get(names[0])
+    assert sealed is not None
+    assert VOICE not in sealed
+    await store.set(names[1], sealed)  # one voice for another
+    assert await desk.book.voice(other) is None
+    assert await desk.book.voice(msgspec.structs.replace(kept, tenant="other")) is None
+    await desk.book.revoke("acme", kept.id)
+    assert await desk.book.voice(kept) is None
+    assert await store.get(names[0]) is None
+
+
+async def test_the_voice_is_kept_no_longer_than_the_consent_holds(clock: Clock) -> None:
+    desk = Desk(MemoryStore(clock=clock), clock, verified=frozenset(How))
+    ends, endless = [
+        await desk.book.create("acme", replace(SPOKEN, until=until), voice=VOICE) for until in (2000.0, None)
+    ]
+    paper = await desk.book.create("acme", TERMS)
+    clock.move(999)
+    assert await desk.book.voice(ends) == VOICE
+    clock.move(2)
+    assert [await desk.book.voice(record) for record in (ends, endless, paper)] == [None, VOICE, None]

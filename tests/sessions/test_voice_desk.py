@@ -49,5 +49,8 @@ async def test_what_the_installation_can_verify_is_said(store: Store) -> None:
     terms = ConsentTerms("person:17", Reach.SESSION, ("calls",), ("*",), How.SPOKEN, "5f" * 32)
     with pytest.raises(BadRequest, match="needs the verifier"):
         await VoiceDesk(store, SECRET).consents.create("acme", terms)
-    record = await VoiceDesk(store, SECRET, verified=frozenset(How)).consents.create("acme", terms)
+    with pytest.raises(BadRequest, match="lacks a model of speakers"):
+        await VoiceDesk(store, SECRET, missing="a model of speakers").consents.create("acme", terms)
+    desk = VoiceDesk(store, SECRET, verified=frozenset(How))
+    record = await desk.consents.create("acme", terms, voice=b"a voice")
     assert record.how == "spoken"
