@@ -387,6 +387,13 @@ class Settings:
         """One line a setting for people: variable, value (never a secret's), what is accepted."""
         for name, item in _FIELDS.items():
             value = getattr(self, name)
+    mark: bool = _set(False, _flag, "on or off (an inaudible mark of this deployment in all that is spoken)")
+    reference_perth: str = _set(
+        "off",
+        _text,
+        "off, on (look for Resemble's mark in clips, too; resemble-perth is installed here), or the path of "
+        "a Python that has it",
+    )
             shown = ("(set)" if value else "(not set)") if item.metadata["secret"] else _shown(value)
             called = "[[twilio]]" if name == "twilio" else f"{PREFIX}{name.upper()}"
             yield f"{called} = {shown}  ({item.metadata['accepts']})"
@@ -561,3 +568,8 @@ def _cross_check(made: Settings) -> list[str]:
             f"data_dir = {str(made.data_dir)!r} is not a folder; accepted: a folder we may write to"
         )
     return faults
+    if made.mark and made.redis_url and not made.secret:
+        faults.append(
+            "mark is on and redis_url is set but secret is not: no gateway would know another's marks;"
+            " accepted: VOXWIRE_SECRET, alike on every gateway"
+        )

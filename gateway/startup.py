@@ -15,6 +15,7 @@ from gateway.services import Services
 from gateway.settings import Settings
 from gateway.speaking import Speaking
 from gateway.trust.check import Inspector
+from gateway.trust.marks import MarkCheck, Marking
 from gateway.voice_api.cloning import Cloning
 from sessions.keys import KeyRing
 from sessions.limits import ContextGate, RateLimiter
@@ -64,6 +65,8 @@ async def start(services: Services) -> None:
     secret = await asyncio.to_thread(_secret, settings)
     services.wheel.start()
     closing.callback(services.wheel.close)
+    services.marking = Marking(secret)
+    services.inspector.checks.append(MarkCheck(services.marking))
     store = services.store = open_store(settings.redis_url or None, clock=services.clock)
     services.metrics.store_up.set(1)
     store.on_change(lambda healthy: services.metrics.store_up.set(int(healthy)))
