@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gateway.sockets import Socket
     from gateway.speaking import Speaking
     from gateway.trust.check import Inspector
+    from gateway.trust.marks import Marking
     from gateway.voice_api.cloning import Cloning
     from sessions.keys import KeyRing
     from sessions.limits import ContextGate, RateLimiter
@@ -107,6 +108,7 @@ class Services:
     rates: RateLimiter = field(init=False)
     desk: VoiceDesk = field(init=False)
     inspector: Inspector = field(init=False)
+    marking: Marking = field(init=False)
     voices: VoiceStore = field(init=False)
     phrases: PhraseCache | None = None
     guard: Guard = field(init=False)

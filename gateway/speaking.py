@@ -216,6 +216,7 @@ class Speaking:
             else None,
             conditioning=None if voice is None else voice.conditioning,
             salt=services.voices.salt(principal.tenant, options.voice),
+            marks=services.marking.of(principal.tenant) if services.settings.mark else None,
         )
         return runner
 

@@ -1,10 +1,13 @@
 """From an engine's float PCM to encoded blocks in the listener's format.
 
 One stage per context: the resampler keeps its state over segments, so the context's audio is one signal and
-its samples count exactly.
+its samples count exactly. A mark is laid at the listener's rate, as the last thing before encoding.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
@@ -18,17 +21,36 @@ RAMP_MS = (20, 40, 80, 100)
 """Block lengths: the first ones short so that audio starts soon, later ones long so that it costs little."""
 
 
+class Mark(Protocol):
+    """What lays a mark in one context's audio (``telephony.dsp.mark.Stream``)."""
+
+    def process(self, x: Samples) -> Samples:
+        """Float32 [n] in; out what is marked by now, in order."""
+        ...
+
+    def flush(self) -> Samples:
+        """What was held back; as many samples came out as went in."""
+        ...
+
+
+Marks = Callable[[int], Mark]
+"""A new mark for audio of a rate (Hz)."""
+
+
 class OutputStage:
-    """Resamples and encodes.
+    """Resamples, marks and encodes.
 
     Args:
         native_rate: rate of what goes in, in Hz.
         fmt: encoding and rate of what comes out.
+        marks: makes the mark once there is audio; None for none.
     """
 
-    def __init__(self, native_rate: int, fmt: AudioFormat) -> None:
+    def __init__(self, native_rate: int, fmt: AudioFormat, marks: Marks | None = None) -> None:
         self._fmt = fmt
         self._resampler = Resampler(native_rate, fmt.rate)
+        self._marks = marks
+        self._mark: Mark | None = None
         self._held: list[Samples] = []
         self._held_n = 0
         self._blocks = 0
@@ -39,7 +61,7 @@ class OutputStage:
         return self._cut()
 
     def flush(self) -> list[tuple[bytes, int]]:
-        """The block in the making, however short; the resampler keeps its tail for what follows."""
+        """The block in the making, however short; resampler and mark keep their tails for what follows."""
         if not self._held_n:
             return []
         block = self._join()
@@ -49,9 +71,18 @@ class OutputStage:
     def finish(self) -> list[tuple[bytes, int]]:
         """The context is over: the resampler's tail and the last block."""
         self._hold(self._resampler.flush())
+        if self._mark is not None:
+            self._keep(self._mark.flush())
         return self._cut() + self.flush()
 
     def _hold(self, pcm: Samples) -> None:
+        if self._marks is not None and len(pcm):
+            if self._mark is None:
+                self._mark = self._marks(self._fmt.rate)
+            pcm = self._mark.process(pcm)
+        self._keep(pcm)
+
+    def _keep(self, pcm: Samples) -> None:
         if len(pcm):
             self._held.append(pcm)
             self._held_n += len(pcm)

@@ -23,7 +23,7 @@ from tts_core.text.segment import Segment, Utterance
 
 from .context import Context, ContextOptions, FlushMark, State, Work
 from .events import Audio, Cancelled, Event, Flushed, Heard, Words
-from .output import OutputStage
+from .output import Marks, OutputStage
 from .playback import Clock, Playback
 from .words import WordAligner
 
@@ -147,7 +147,8 @@ class ContextRunner:
     ``text``, ``flush`` and ``end`` return at once; ``cancel`` returns when the Cancelled event has gone out
     and no audio can follow it. Cancelling the runner's task (``abort``) ends it without an event.
 
-    ``conditioning`` is for a voice of the tenant's own; ``salt`` goes to the engine with every segment.
+    ``conditioning`` is for a voice of the tenant's own; ``salt`` goes to the engine with every segment;
+    ``marks`` lays a mark in what is spoken.
     """
 
     def __init__(  # noqa: PLR0917
@@ -161,6 +162,7 @@ class ContextRunner:
         *,
         conditioning: Conditioning | None = None,
         salt: str = "",
+        marks: Marks | None = None,
     ) -> None:
         self.context = context
         self.playback = playback
@@ -170,7 +172,7 @@ class ContextRunner:
         self._phrases = phrases
         self._conditioning = conditioning
         self._salt = salt
-        self._stage = OutputStage(speech.info.native_rate, context.options.format)
+        self._stage = OutputStage(speech.info.native_rate, context.options.format, marks)
         self._wake = asyncio.Event()
         self._native = 0  # native samples spoken in this context, pauses included
         self._seq = 0
