@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import pytest
 import torch
 
 from tests.peers.process import GatewayProcess
+from tests.peers.redis import RedisServer
 from tts_core.gepard.tiny import make_tiny
 from tts_core.nanocodec.tiny import make_tiny_nemo
 
@@ -21,14 +25,33 @@ GREEDY = {
     "gepard_streams": "8",
     "gepard_compile": "off",
     "voice_aliases": "heart=default",
+    "resume_s": "1",
 }
 """The likeliest codes and no chance: what is heard can be worked out beforehand."""
 
 
 class ModelGateway(GatewayProcess):
-    """One that loads a model, which takes a while."""
+    """One that loads a model, which takes a while, and keeps voices in a Redis of its own."""
 
     ready_s = 300.0
+
+    def __init__(self, **settings: str) -> None:
+        self._redis_folder = tempfile.TemporaryDirectory(prefix="voxwire-redis-")
+        self.redis = RedisServer(Path(self._redis_folder.name))
+        super().__init__(redis_url=self.redis.url, secret="s" * 40, **settings)
+
+    def __enter__(self) -> Self:
+        self.redis.start()
+        return super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        finally:
+            self.redis.kill()
+            self._redis_folder.cleanup()
 
     def children(self) -> dict[int, str]:
         """Its processes and theirs: id -> command line."""

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from gateway.intake.clip import decode_clip
 from telephony.dsp.pcm import decode
 from tts_core.engine import Samples
 from tts_core.gepard.budget import budget_of
 from tts_core.gepard.checkpoint import Checkpoint
 from tts_core.gepard.frames import FrameRequest, SpeakerPrefix
+from tts_core.gepard.prefixes import pack
 from tts_core.gepard.prompt import branches
 from tts_core.gepard.reference import ReferenceModel
 from tts_core.gepard.sampling import Sampling
@@ -20,6 +22,7 @@ from tts_core.gepard.speaker import load_speaker
 from tts_core.nanocodec import fsq
 from tts_core.nanocodec.convert import ensure
 from tts_core.nanocodec.decoder import TorchDecoder
+from tts_core.nanocodec.encoder import Encoder
 
 SHORT = "Please hold the line."
 LONG = "Is there anything else?"
@@ -38,10 +41,20 @@ def _loaded(folder: Path) -> tuple[Checkpoint, ReferenceModel, SpeakerPrefix, To
     )
 
 
+async def voice(folder: Path, recording: bytes) -> bytes:
+    """What the model makes of somebody's recording, as voices are kept."""
+    clip = await decode_clip(recording)
+    codes = Encoder.load(ensure(folder / "codec.nemo")).encode(clip.best)
+    return pack(load_speaker(_loaded(folder)[0]).prefix(codes))
+
+
 @lru_cache
-def spoken(folder: Path, text: str) -> Samples:
-    """The samples of a text, float32 at 22.05 kHz, 1024 a frame."""
+def spoken(folder: Path, text: str, voice: bytes = b"") -> Samples:
+    """The samples of a text, float32 at 22.05 kHz, 1024 a frame; in no particular voice, or in this one."""
     checkpoint, model, prefix, decoder = _loaded(folder)
+    if voice:
+        rows = np.frombuffer(voice, "<f2").reshape(prefix.rows.shape).astype(np.float32)
+        prefix = SpeakerPrefix.of(rows)
     sampling = Sampling(temperature=0.0, max_frames=budget_of(text).cap)
     ids, _ = branches(checkpoint.config, checkpoint.tokenizer().encode(text), sampling)
     batches = list(model.frames(FrameRequest("oracle", ids, prefix, sampling)))
