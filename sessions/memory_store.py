@@ -78,6 +78,11 @@ class MemoryStore:
         """A snapshot."""
         return StoreState(driver="memory", healthy=True, latency=0.0, evicted=self._evicted)
 
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """None: it writes nothing down."""
+        return ()
+
     async def start(self) -> None:
         """Nothing to do."""
 
@@ -174,6 +179,19 @@ class MemoryStore:
             heapq.heappush(self._tables_due, (held.expires, table))
         for name, value in values.items():
             self._write(name, value, values_ttl)
+
+    async def table_add(
+        self,
+        table: str,
+        row: str,
+        value: bytes,
+        *,
+        values: dict[str, bytes] | None = None,
+        values_ttl: float | None = None,
+    ) -> dict[str, bytes]:
+        """Write a row and values, and give all rows as they are then."""
+        await self.table_set(table, {row: value}, values=values, values_ttl=values_ttl)
+        return await self.table_all(table)
 
     async def table_get(self, table: str, row: str) -> bytes | None:
         """One row, or None."""

@@ -1,8 +1,10 @@
 """The shared store: Redis 7.0 or later through redis.asyncio and hiredis.
 
 No scripts: every verb is plain commands or one MULTI, so that the account used needs neither EVAL nor
-SCRIPT (CVE-2025-49844 is the reason). :data:`COMMANDS` lists all it needs, for an ACL rule. Times are the
-server's (clock offset measured with TIME), so that several gateways agree on windows.
+SCRIPT (CVE-2025-49844 is the reason). :data:`sessions.redis_check.COMMANDS` lists all it needs, for an ACL
+rule. With rules, each probe also looks whether the server is fit to hold voices, and ``faults`` says why it
+is not; a server that was started anew is judged within a heartbeat. Times are the server's (clock offset
+measured with TIME), so that several gateways agree on windows.
 
 A call that misses its deadline is abandoned: its connection is closed and StoreError is raised at the
 deadline, not when the clean-up ends. After a few failures in a row the breaker opens and calls fail at once,
@@ -25,6 +27,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError, ResponseError, WatchError
 
 from sessions.breaker import Breaker
+from sessions.redis_check import Findings, RedisCheck, RedisRules
 from sessions.redis_subscriber import Subscriber, cancel_surely
 from sessions.store import Clock, StoreState, Unsubscribe, window_wait
 from tts_core.errors import SettingsError, StoreError
@@ -33,16 +36,11 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-COMMANDS = (
-    *("get", "mget", "set", "unlink", "pexpire", "incrby", "decrby", "watch", "unwatch", "multi", "exec"),
-    *("zadd", "zrem", "zrange", "hset", "hdel", "hvals", "hmget", "hkeys", "hget", "hgetall", "exists"),
-    *("publish", "subscribe", "ping", "time", "select"),
-)
-"""Everything that this driver sends: ``ACL SETUSER voxwire on >... ~vx:* &vx:* -@all +get +set ...``."""
-
 CACHE_ENTRIES = 4096
 """Most values in one cache; bounds the size sum that each put reads back."""
 
+LOOKS = 8
+"""Deadlines that a look at the server's settings may take; it is some dozen commands."""
 
 _SWAPS = 32
 """Times that a swap is tried while others write to the same table."""
@@ -66,6 +64,7 @@ class RedisStore:
         cache_deadline: seconds for the cache verbs; a phrase that takes longer to fetch is not worth it.
         heartbeat: seconds between probes while all is well.
         breaker: when to stop trying.
+        rules: what is asked of the server; None asks for nothing.
     """
 
     def __init__(
@@ -78,6 +77,7 @@ class RedisStore:
         heartbeat: float = 2.0,
         max_connections: int = 32,
         breaker: Breaker | None = None,
+        rules: RedisRules | None = None,
     ) -> None:
         self._clock = clock
         self._deadline = deadline
@@ -86,6 +86,7 @@ class RedisStore:
         self._breaker = breaker or Breaker()
         self._latency = -1.0
         self._offset: float | None = None
+        self._told = False
         self._evicted = 0
         self._listeners: list[Callable[[bool], None]] = []
         self._abandoned: set[asyncio.Task[Any]] = set()
@@ -102,7 +103,10 @@ class RedisStore:
             pool = BlockingConnectionPool.from_url(
                 url, max_connections=max_connections, timeout=deadline, **options
             )
+            self._pool = pool
             self._client = Redis(connection_pool=pool)
+            self._check = RedisCheck(url, rules, dict(options)) if rules is not None else None
+            self._found = Findings() if self._check is None else self._check.address
             options["socket_timeout"] = None
             self._subscriber = Subscriber(Redis.from_url(url, **options), deadline=deadline)
         except (ValueError, RedisError) as exc:
@@ -112,6 +116,11 @@ class RedisStore:
     def healthy(self) -> bool:
         """False while the breaker is open."""
         return not self._breaker.open
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What forbids to keep voices here, each with what to change; as of the last look."""
+        return self._found.faults
 
     @property
     def state(self) -> StoreState:
@@ -252,6 +261,28 @@ class RedisStore:
                 await p.execute()
 
         await self._call(go)
+
+    async def table_add(
+        self,
+        table: str,
+        row: str,
+        value: bytes,
+        *,
+        values: dict[str, bytes] | None = None,
+        values_ttl: float | None = None,
+    ) -> dict[str, bytes]:
+        """Write a row and values, and give all rows as they are then."""
+        px = None if values_ttl is None else _ms(values_ttl)
+
+        async def go() -> dict[bytes, bytes]:
+            async with _transaction(self._client) as p:
+                p.hset(table, row, value)
+                for name, content in (values or {}).items():
+                    p.set(name, content, px=px)
+                p.hgetall(table)
+                return cast("dict[bytes, bytes]", (await p.execute())[-1])
+
+        return {name.decode(): content for name, content in (await self._call(go)).items()}
 
     async def table_get(self, table: str, row: str) -> bytes | None:
         """One row, or None."""
@@ -517,9 +548,29 @@ class RedisStore:
         self._latency = ended - began
         self._offset = seconds + micros / 1e6 - (began + ended) / 2
 
+    async def _look(self) -> None:
+        if self._check is None:
+            return
+        if self._breaker.open:
+            self._check.again()
+        try:
+            found = await self._check.look(self._pool)
+        except ResponseError as exc:  # it answers, and is unlike any that we know
+            found = Findings((f"it cannot be looked at ({type(exc).__name__})",))
+        for fault in found.faults:
+            if not self._told or fault not in self._found.faults:
+                log.error("this Redis is not fit to hold voices", extra={"reason": fault})
+        for note in found.notes:
+            if not self._told or note not in self._found.notes:
+                log.warning("of this Redis", extra={"reason": note})
+        if self._found.faults and not found.faults:
+            log.info("this Redis is fit to hold voices again")
+        self._found, self._told = found, True
+
     async def _probe(self) -> bool:
         try:
             await self._within(self._measure, self._deadline)
+            await self._within(self._look, LOOKS * self._deadline)
         except (RedisError, OSError, TimeoutError) as exc:
             self._breaker.probed(ok=False)
             self._failed(exc)

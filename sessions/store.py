@@ -13,9 +13,12 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tts_core.errors import SettingsError
+
+if TYPE_CHECKING:
+    from sessions.redis_check import RedisRules
 
 Clock = Callable[[], float]
 """Monotonic seconds."""
@@ -108,6 +111,11 @@ class Store(Protocol):
     @property
     def state(self) -> StoreState:
         """A snapshot; cheap."""
+        ...
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Why no new voice may be kept here, each with what an operator has to change; empty if it may."""
         ...
 
     async def start(self) -> None:
@@ -210,6 +218,21 @@ class Store(Protocol):
         """
         ...
 
+    async def table_add(
+        self,
+        table: str,
+        row: str,
+        value: bytes,
+        *,
+        values: dict[str, bytes] | None = None,
+        values_ttl: float | None = None,
+    ) -> dict[str, bytes]:
+        """Write a row and plain values, and give all rows as they are then, all in one atomic step.
+
+        Who adds a row and counts is thus in one order with everybody else who does.
+        """
+        ...
+
     async def table_get(self, table: str, row: str) -> bytes | None:
         """One row, or None."""
         ...
@@ -239,10 +262,11 @@ class Store(Protocol):
         ...
 
 
-def open_store(url: str | None, *, clock: Clock = time.monotonic) -> Store:
-    """The driver for ``url``: None or "" or ``memory:`` for one process, ``redis://``, ``rediss://`` or ``unix://``.
+def open_store(url: str | None, *, clock: Clock = time.monotonic, rules: RedisRules | None = None) -> Store:
+    """The driver for ``url``: None, "" or ``memory:`` for one process, ``redis://``, ``rediss://``, ``unix://``.
 
-    Call ``start`` before use. Raises SettingsError for any other URL.
+    ``rules``: what is asked of a Redis, see :mod:`sessions.redis_check`; None asks for nothing. Call
+    ``start`` before use. Raises SettingsError for any other URL.
     """
     if not url or url == "memory:":
         from sessions.memory_store import MemoryStore
@@ -251,5 +275,5 @@ def open_store(url: str | None, *, clock: Clock = time.monotonic) -> Store:
     if url.split("://", 1)[0] in {"redis", "rediss", "unix"}:
         from sessions.redis_store import RedisStore
 
-        return RedisStore(url, clock=clock)
+        return RedisStore(url, clock=clock, rules=rules)
     raise SettingsError("the store URL must begin with redis://, rediss:// or unix://")

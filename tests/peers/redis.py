@@ -11,21 +11,35 @@ from pathlib import Path
 
 import redis
 
+CONFIG = Path(__file__).resolve().parents[2] / "deploy" / "redis.conf"
+"""The one that is shipped: with its accounts, nothing on disk."""
+ADMIN = ("--user", "admin", "on", "nopass", "~*", "&*", "+@all")
+
 
 class RedisServer:
-    """Debian's ``redis-server``; a missing binary fails the test, it is never skipped."""
+    """Debian's ``redis-server``; a missing binary fails the test, it is never skipped.
 
-    def __init__(self, directory: Path, *extra: str) -> None:
+    It runs with the shipped configuration, on a port of loopback instead of a socket. ``url`` is the
+    gateway's account, ``check_url`` the one that looks at the configuration. ``extra`` arguments win over
+    the file; with ``config=None`` there is no file, and anybody may do anything.
+    """
+
+    def __init__(self, directory: Path, *extra: str, config: Path | None = CONFIG) -> None:
         binary = shutil.which("redis-server")
         assert binary, "redis-server is not installed (Debian package redis-server)"
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
-        self.url = f"redis://127.0.0.1:{self.port}/0"
+        at = f"127.0.0.1:{self.port}/0"
+        self.bare_url = f"redis://{at}"
+        self.url = f"redis://voxwire:any@{at}" if config else self.bare_url
+        self.check_url = f"redis://voxwire-check:any@{at}"
         self._command = [
-            *(binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(directory)),
-            *("--save", "", "--appendonly", "no", "--loglevel", "warning", "--daemonize", "no", *extra),
+            *(binary, *([str(config), "--unixsocket", "", *ADMIN] if config else ["--save", ""])),
+            *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(directory)),
+            *("--loglevel", "warning", "--daemonize", "no", *extra),
         ]
+        self._admin_url = f"redis://admin:any@{at}" if config else self.bare_url
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -45,7 +59,7 @@ class RedisServer:
 
     def client(self) -> redis.Redis:
         """A plain blocking client, for looking behind the driver's back."""
-        return redis.Redis(port=self.port, socket_timeout=5)
+        return redis.Redis.from_url(self._admin_url, socket_timeout=5)
 
     def pause(self) -> None:
         """SIGSTOP: connections stay open, nothing is answered."""
