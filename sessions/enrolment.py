@@ -61,6 +61,7 @@ class _Wanted:
     purpose: str | None
     ttl: float | None
     source: str
+    place: str = ""
 
 
 class Enrolment:
@@ -142,7 +143,15 @@ class Enrolment:
         source = self._source(tenant, clip_digest, revision)
         wanted = _Wanted(tenant, session, revision, about, purpose, ttl, source)
         await self._require(wanted)
-        await self._guard.enrolment(tenant, session=session is not None)
+        wanted = replace(wanted, place=await self._guard.enrolment(tenant, session=session is not None))
+        try:
+            return await self._once(wanted, compute)
+        except BaseException:
+            with contextlib.suppress(StoreError):  # else it lapses
+                await self._guard.give_back(tenant, wanted.place, session=session is not None)
+            raise
+
+    async def _once(self, wanted: _Wanted, compute: Callable[[], Awaitable[bytes]]) -> StoredVoice:
         until = self._clock() + self._deadline
         while True:
             found = await self._found(wanted)
@@ -184,7 +193,13 @@ class Enrolment:
         )
         lease = wanted.ttl if wanted.session is None else LEASE_S
         voice = await self._voices.put(
-            wanted.tenant, wanted.session, data, lease, revision=wanted.revision, about=about
+            wanted.tenant,
+            wanted.session,
+            data,
+            lease,
+            revision=wanted.revision,
+            about=about,
+            voice_id=wanted.place,
         )
         try:
             if clip is None or clip.session is not None:

@@ -13,9 +13,10 @@ import asyncio
 import hashlib
 import hmac
 import re
+import secrets
 import time
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -32,6 +33,9 @@ VOICE_ID = re.compile(r"vc_[0-9a-f]{32}")
 _NOBODY = "vc_none"
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}")
 _SESSION, _PERMANENT = b"s", b"p"
+SEAT_S = 300.0
+"""Seconds after which a place that nobody took or gave back is free again; no enrolment takes that long."""
+_SEAT = b"seat"
 _BATCH = 100
 _SWAPS = 8
 
@@ -79,6 +83,11 @@ class VoiceEntry(msgspec.Struct, frozen=True):
         return "permanent" if self.session is None else "session"
 
 
+def new_voice_id() -> str:
+    """128 random bits."""
+    return f"vc_{secrets.token_hex(16)}"
+
+
 def table_name(tenant: str) -> str:
     """The store's table of a tenant's voices."""
     return key(tenant, "voices")
@@ -112,12 +121,66 @@ def check_about(about: About) -> About:
 
 
 class VoiceCatalogue:
-    """Lists, finds and renames."""
+    """Lists, finds, renames, and gives out places.
 
-    def __init__(self, store: Store, secret: DeploymentSecret, *, wall: Wall = time.time) -> None:
+    Args:
+        store: where voices of sessions are.
+        secret: of the deployment.
+        lasting: where permanent voices are (None: there, too).
+        wall: Unix seconds.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        secret: DeploymentSecret,
+        *,
+        lasting: Store | None = None,
+        wall: Wall = time.time,
+    ) -> None:
         self._store = store
+        self._lasting = lasting or store
+        self.stores = (store,) if self._lasting is store else (store, self._lasting)
+        """Every store that may have something of a voice."""
         self._secret = secret
         self._wall = wall
+
+    def home(self, *, session: bool) -> Store:
+        """Where voices of sessions are, or permanent ones."""
+        return self._store if session else self._lasting
+
+    async def reserve(self, tenant: str, *, session: bool, most: int) -> str | None:
+        """The id of a voice to be made, or None if ``most`` of its kind live or are being made.
+
+        The place is taken and counted in one step, so all gateways together never give out one too many;
+        at a full house two that ask at once may both be refused. The voice takes its place when it is put,
+        :meth:`give_back` frees it, and else it lapses after five minutes. Raises StoreError.
+        """
+        home, kind = self.home(session=session), _SESSION if session else _PERMANENT
+        for lapsed in (True, False):
+            voice_id = new_voice_id()
+            rows = await home.table_add(
+                table_name(tenant),
+                voice_id,
+                kind + bytes(8),
+                values={names(tenant, voice_id)[0]: _SEAT},
+                values_ttl=SEAT_S,
+            )
+            if sum(row[:1] == kind for row in rows.values()) <= most:
+                return voice_id
+            await self._free(home, tenant, voice_id)
+            if lapsed:  # voices that have lapsed were counted, too
+                await self._rows(home, tenant)
+        return None
+
+    async def give_back(self, tenant: str, voice_id: str, *, session: bool) -> None:
+        """Free a place that no voice has taken. Raises StoreError."""
+        home = self.home(session=session)
+        if await home.get(names(tenant, voice_id)[0]) == _SEAT:
+            await self._free(home, tenant, voice_id)
+
+    async def _free(self, home: Store, tenant: str, voice_id: str) -> None:
+        await home.table_drop(table_name(tenant), voice_id, keys=(names(tenant, voice_id)[0],))
 
     def encode(self, tenant: str, entry: VoiceEntry) -> tuple[bytes, dict[str, bytes]]:
         """The table's row, and the values that belong beside the voice."""
@@ -133,10 +196,14 @@ class VoiceCatalogue:
         The same steps whatever is there. Raises StoreError.
         """
         wanted = voice_id if VOICE_ID.fullmatch(voice_id) else _NOBODY
+        found = await asyncio.gather(*(self._look(store, tenant, wanted) for store in self.stores))
+        return next((f for f in found if f[0] is not None), found[0])
+
+    async def _look(self, store: Store, tenant: str, wanted: str) -> tuple[VoiceEntry | None, bytes, bool]:
         row, beside, there = await asyncio.gather(
-            self._store.table_get(table_name(tenant), wanted),
-            self._store.get(entry_name(tenant, wanted)),
-            self._store.exists(*names(tenant, wanted)),
+            store.table_get(table_name(tenant), wanted),
+            store.get(entry_name(tenant, wanted)),
+            store.exists(*names(tenant, wanted)),
         )
         row = row or b""
         sealed = row[1:] if row[:1] == _PERMANENT else beside
@@ -162,13 +229,10 @@ class VoiceCatalogue:
         """All voices of all sessions that were made under a consent. Raises StoreError."""
         return tuple(e for e in await self._living(tenant, lambda _: True) if e.consent == consent)
 
-    async def counts(self, tenant: str, *, exact: bool = True) -> tuple[int, int]:
-        """How many permanent voices and how many of sessions live now. Raises StoreError.
-
-        Not ``exact`` is much cheaper and counts voices that have lapsed and were not yet cleared away.
-        """
-        rows = await (self._rows(tenant) if exact else self._store.table_all(table_name(tenant)))
-        sessions = sum(row[:1] == _SESSION for row in rows.values())
+    async def counts(self, tenant: str) -> tuple[int, int]:
+        """How many permanent voices, and how many of sessions, live or are being made. Raises StoreError."""
+        rows = [row for store in self.stores for row in (await self._rows(store, tenant)).values()]
+        sessions = sum(row[:1] == _SESSION for row in rows)
         return len(rows) - sessions, sessions
 
     async def rename(
@@ -193,32 +257,37 @@ class VoiceCatalogue:
                 name=old.name if name is None else tidy.name,
                 language=old.language if language is None else tidy.language,
             )
-            if await self._store.table_swap(table_name(tenant), voice_id, row, self.encode(tenant, new)[0]):
+            if await self._lasting.table_swap(table_name(tenant), voice_id, row, self.encode(tenant, new)[0]):
                 return new
         raise StoreError("the store is too busy")
 
     async def _living(self, tenant: str, wanted: Callable[[bytes], bool]) -> tuple[VoiceEntry, ...]:
-        found, secret = [], self._key(tenant)
-        rows = {i: row for i, row in (await self._rows(tenant)).items() if wanted(row)}
+        found = [entry for store in self.stores async for entry in self._entries(store, tenant, wanted)]
+        return tuple(sorted(found, key=lambda e: (e.created, e.id)))
+
+    async def _entries(
+        self, store: Store, tenant: str, wanted: Callable[[bytes], bool]
+    ) -> AsyncIterator[VoiceEntry]:
+        secret = self._key(tenant)
+        rows = {i: row for i, row in (await self._rows(store, tenant)).items() if wanted(row)}
         for batch in _batches(list(rows)):
             beside = [i for i in batch if rows[i][:1] == _SESSION]
-            values = await self._store.get_many(*(entry_name(tenant, i) for i in beside))
+            values = await store.get_many(*(entry_name(tenant, i) for i in beside))
             sealed = dict(zip(beside, values, strict=True))
             for voice_id in batch:
                 entry = _decode(secret, tenant, voice_id, sealed.get(voice_id, rows[voice_id][1:]) or b"")
                 if entry is not None and not self._over(entry):
-                    found.append(entry)
+                    yield entry
             await asyncio.sleep(0)  # thousands of rows must not hold up the audio
-        return tuple(sorted(found, key=lambda e: (e.created, e.id)))
 
-    async def _rows(self, tenant: str) -> dict[str, bytes]:
-        """Rows of voices that are there; the others are dropped."""
+    async def _rows(self, store: Store, tenant: str) -> dict[str, bytes]:
+        """Rows of voices and places that are there; the others are dropped."""
         table = table_name(tenant)
-        rows = await self._store.table_all(table)
+        rows = await store.table_all(table)
         for batch in _batches(list(rows)):
-            there = await self._store.exists(*(names(tenant, voice_id)[0] for voice_id in batch))
+            there = await store.exists(*(names(tenant, voice_id)[0] for voice_id in batch))
             lapsed = [voice_id for voice_id, alive in zip(batch, there, strict=True) if not alive]
-            await self._store.table_drop(table, *lapsed)
+            await store.table_drop(table, *lapsed)
             for voice_id in lapsed:
                 del rows[voice_id]
         return rows

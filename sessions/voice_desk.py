@@ -24,8 +24,10 @@ class VoiceDesk:
     """The parts are plain attributes; this only joins, starts and closes them.
 
     Args:
-        store: shared by the gateways.
+        store: shared by the gateways; for what ends by itself.
         secret: of the deployment.
+        lasting: shared as well, for what must outlive a restart: consents, permanent voices, deletions and
+            the audit chain (None: in ``store``, too).
         node: this gateway's name in receipts, new at each start (None: a random one).
         size: exact bytes of conditioning that the model makes, as float16 (None: any bytes).
         limits: of each tenant.
@@ -40,6 +42,7 @@ class VoiceDesk:
         store: Store,
         secret: DeploymentSecret,
         *,
+        lasting: Store | None = None,
         node: str | None = None,
         size: int | None = None,
         limits: VoiceLimits | None = None,
@@ -49,15 +52,16 @@ class VoiceDesk:
         wall: Wall = time.time,
     ) -> None:
         self.signer = Signer(secret)
-        self.audit = AuditChain(store, wall=wall)
-        self.nodes = NodeRegistry(store, node or f"node-{secrets.token_hex(6)}", wall=wall)
-        self.voices = VoiceStore(store, secret, clock=clock, wall=wall)
+        lasting = lasting or store
+        self.audit = AuditChain(lasting, wall=wall)
+        self.nodes = NodeRegistry(lasting, node or f"node-{secrets.token_hex(6)}", wall=wall)
+        self.voices = VoiceStore(store, secret, lasting=lasting, clock=clock, wall=wall)
         self.guard = VoiceGuard(store, self.voices.catalogue, limits)
         self.deletions = Deletions(
-            store, self.voices, self.signer, audit=self.audit, nodes=self.nodes, wall=wall
+            lasting, self.voices, self.signer, audit=self.audit, nodes=self.nodes, wall=wall
         )
         self.consents = ConsentBook(
-            store,
+            lasting,
             secret,
             self.signer,
             audit=self.audit,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sessions.store import Store, key
 from sessions.voice_catalogue import VoiceCatalogue
-from tts_core.errors import LimitExceeded
+from tts_core.errors import LimitExceeded, StoreError
 
 HOUR = 3600.0
 
@@ -19,9 +19,9 @@ HOUR = 3600.0
 class VoiceLimits:
     """Per tenant.
 
-    ``session_voices`` and ``permanent_voices`` live at the same time (enrolments at the same moment may go
-    over by as many as they are). After ``wrong_consents`` within ``consent_window`` seconds, every consent is
-    refused for ``consent_pause`` seconds.
+    ``session_voices`` and ``permanent_voices`` live or are being made at the same time. After
+    ``wrong_consents`` within ``consent_window`` seconds, every consent is refused for ``consent_pause``
+    seconds.
     """
 
     enrolments_per_hour: int = 120
@@ -40,20 +40,32 @@ class VoiceGuard:
         self._catalogue = catalogue
         self.limits = limits or VoiceLimits()
 
-    async def enrolment(self, tenant: str, *, session: bool) -> None:
-        """Count one enrolment. Raises LimitExceeded; then nothing was counted."""
-        kind, most = (1, self.limits.session_voices) if session else (0, self.limits.permanent_voices)
-        living = (await self._catalogue.counts(tenant, exact=False))[kind]
-        if living >= most and (await self._catalogue.counts(tenant))[kind] >= most:
+    async def enrolment(self, tenant: str, *, session: bool) -> str:
+        """Count one enrolment and take a place; the id for the voice, see :meth:`give_back`.
+
+        However many gateways ask at once, no more than the limit get a place. Raises LimitExceeded; then
+        nothing was counted. Raises StoreError, too, where the store must not hold voices.
+        """
+        if self._catalogue.home(session=session).faults:
+            raise StoreError("the store must not hold voices now")
+        most = self.limits.session_voices if session else self.limits.permanent_voices
+        voice_id = await self._catalogue.reserve(tenant, session=session, most=most)
+        if voice_id is None:
             what = "voices of sessions" if session else "permanent voices"
             raise LimitExceeded(f"a tenant may have {most} {what} at a time")
         limit = self.limits.enrolments_per_hour
         wait = await self._store.take_tokens(key(tenant, "enrolments"), 1, limit, HOUR)
         if wait > 0:
+            await self.give_back(tenant, voice_id, session=session)
             raise LimitExceeded(
                 f"a tenant may enrol {limit} voices an hour",
                 retry_after=None if wait == float("inf") else wait,
             )
+        return voice_id
+
+    async def give_back(self, tenant: str, voice_id: str, *, session: bool) -> None:
+        """Free the place of an enrolment that made no voice."""
+        await self._catalogue.give_back(tenant, voice_id, session=session)
 
     async def consents_open(self, tenant: str) -> None:
         """Raises LimitExceeded during the pause after too many wrong consents."""

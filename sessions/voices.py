@@ -18,7 +18,6 @@ import inspect
 import json
 import logging
 import math
-import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from sessions.voice_catalogue import (
     clip_name,
     entry_name,
     names,
+    new_voice_id,
     table_name,
 )
 from tts_core.errors import BadRequest, StoreError, UnknownVoice
@@ -82,8 +82,9 @@ class VoiceStore:
     """Keeps conditioning bytes.
 
     Args:
-        store: where the sealed records are.
+        store: where the sealed records are, and where deletions are told.
         secret: of the deployment.
+        lasting: where the sealed records of permanent voices are (None: there, too).
         clock: monotonic seconds.
         wall: Unix seconds.
         cache: of opened voices.
@@ -94,6 +95,7 @@ class VoiceStore:
         store: Store,
         secret: DeploymentSecret,
         *,
+        lasting: Store | None = None,
         clock: Clock = time.monotonic,
         wall: Wall = time.time,
         cache: VoiceCache | None = None,
@@ -102,7 +104,7 @@ class VoiceStore:
         self._secret = secret
         self._clock = clock
         self._wall = wall
-        self.catalogue = VoiceCatalogue(store, secret, wall=wall)
+        self.catalogue = VoiceCatalogue(store, secret, lasting=lasting, wall=wall)
         self.cache = cache or VoiceCache(clock=clock, wall=wall)
         self.hits = 0
         """Times that :meth:`conditioning` answered without the store."""
@@ -170,14 +172,19 @@ class VoiceStore:
         *,
         revision: str = "",
         about: About | None = None,
+        voice_id: str | None = None,
     ) -> StoredVoice:
         """Seal and keep ``data``: voice, key and row in one step, so that there is never half a voice.
 
         With a ``session`` the voice is that session's alone and has a lease of ``ttl`` seconds; without one
         it is the tenant's, and permanent if ``ttl`` is None. ``revision`` names the bytes' model. A voice
-        ends with its ``about.until``, whatever its ttl. Raises BadRequest for no or too much data or a bad
-        description, StoreError if it was not kept.
+        ends with its ``about.until``, whatever its ttl. ``voice_id``: the place that was reserved for it
+        (:meth:`sessions.voice_catalogue.VoiceCatalogue.reserve`). Raises BadRequest for no or too much data
+        or a bad description, StoreError if it was not kept, or must not be in such a store.
         """
+        home = self._home(session)
+        if home.faults:
+            raise StoreError("the store must not hold voices now")
         about, now = check_about(about or About()), self._wall()
         if session is not None and ttl is None:
             raise BadRequest("a session's voice needs a lease", field="ttl")
@@ -190,7 +197,7 @@ class VoiceStore:
             ttl = until - now
         lease = None if session is None else ttl
         packed = pack(Conditioning(data, math.inf if until is None else until, lease or 0.0, about.consent))
-        voice_id = f"vc_{secrets.token_hex(16)}"
+        voice_id = voice_id or new_voice_id()
         bound = _bound(tenant, session, voice_id, revision)
         data_key = new_key()
         wrapped = seal(self._tenant_key(tenant), data_key, context("key", *bound))
@@ -213,7 +220,7 @@ class VoiceStore:
         key_name, data_name = names(tenant, voice_id)
         row, beside = self.catalogue.encode(tenant, entry)
         try:
-            await self._store.table_set(
+            await home.table_set(
                 table_name(tenant),
                 {voice_id: row},
                 values={key_name: wrapped, data_name: sealed, **beside},
@@ -278,13 +285,19 @@ class VoiceStore:
     async def destroy(self, tenant: str, voice_id: str) -> bool:
         """Drop key, ciphertext and entry in one step and tell nobody; False if there was none.
 
+        Where there are two stores, what the other one may have (the clip's name) goes next.
+
         Raises StoreError.
         """
         entry, _, _ = await self.catalogue.look(tenant, voice_id)
         keys = [*names(tenant, voice_id), entry_name(tenant, voice_id)]
         if entry is not None and entry.source:
             keys.append(clip_name(tenant, entry.source))
-        return await self._store.table_drop(table_name(tenant), voice_id, keys=tuple(keys)) > 0
+        first = self._store if entry is None else self._home(entry.session)
+        dropped = 0
+        for store in sorted(self.catalogue.stores, key=lambda store: store is not first):
+            dropped += await store.table_drop(table_name(tenant), voice_id, keys=tuple(keys))
+        return dropped > 0
 
     async def forget(self, tenant: str, voice_id: str) -> int:
         """Drop every copy in this process and whatever else holds one for it; how many there were.
@@ -337,9 +350,13 @@ class VoiceStore:
         self, tenant: str, voice_id: str, sessions: tuple[str | None, ...], revision: str
     ) -> Held:
         found = names(tenant, voice_id if VOICE_ID.fullmatch(voice_id) else "vc_none")
-        wrapped, sealed = await self._store.get_many(*found)
+        stores = list(dict.fromkeys(self._home(session) for session in sessions))
+        records = dict(
+            zip(stores, await asyncio.gather(*(store.get_many(*found) for store in stores)), strict=True)
+        )
         # A missing voice takes the same path, with records that open nothing.
         for session in sessions:
+            wrapped, sealed = records[self._home(session)]
             bound = _bound(tenant, session, voice_id, revision)
             data_key = unseal(self._tenant_key(tenant), wrapped or _MISSING, context("key", *bound))
             if data_key is None:
@@ -356,7 +373,7 @@ class VoiceStore:
         raise _unknown()
 
     async def _confirmed(self, tenant: str, voice_id: str, held: Held) -> bool:
-        record = await self._store.get(names(tenant, voice_id)[0])
+        record = await self._home(held.session).get(names(tenant, voice_id)[0])
         if record != held.record or not await self._consented(tenant, held):
             return False
         self.cache.confirm(tenant, voice_id)
@@ -369,6 +386,9 @@ class VoiceStore:
 
     async def _plainly(self, tenant: str, voice_id: str) -> None:
         await self.delete(tenant, voice_id)
+
+    def _home(self, session: str | None) -> Store:
+        return self.catalogue.home(session=session is not None)
 
     def _tenant_key(self, tenant: str) -> bytes:
         return self._secret.derive("voice", tenant)
