@@ -18,11 +18,15 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
+import numpy as np
+
+from ..child.failure import Failed
+from ..child.frames import numbers
 from ..engine import Capacity, EngineInfo, Samples, SpeechChunk, SpeechRequest, WordMark
 from ..errors import BadRequest, EngineCrashed, EngineError, TextTooLong, UnknownVoice
 from . import wire
 from .gain import MAKE_UP
-from .link import WorkerLink
+from .link import WorkerLink, open_link
 from .trim import Trim
 from .voices import available, revision
 
@@ -312,7 +316,10 @@ class EmbeddedEngine:
         )
 
     async def _launch(self, seat: _Seat) -> None:
-        link = WorkerLink(lambda message: self._message(seat, link, message), lambda: self._lost(seat, link))
+        link = open_link(
+            lambda message, payload: self._message(seat, link, message, payload),
+            lambda: self._lost(seat, link),
+        )
         seat.link = link
         ready = await link.start(self._configure())
         self._measure(ready.audio_s, ready.busy_s)
@@ -337,7 +344,7 @@ class EmbeddedEngine:
         self._waiting.clear()
         self._queued = 0
 
-    def _message(self, seat: _Seat, link: WorkerLink, message: wire.Message | wire.Audio) -> None:
+    def _message(self, seat: _Seat, link: WorkerLink, message: wire.Message, payload: memoryview) -> None:
         if seat.link is not link or seat.job is None:
             return
         job = seat.job
@@ -345,8 +352,8 @@ class EmbeddedEngine:
         if isinstance(message, wire.Audio):
             if message.id == seat.job_id and not job.cancelled:
                 words = tuple(WordMark(*mark) for mark in message.marks)
-                job.put(SpeechChunk(message.pcm, message.start, words, message.last))
-        elif isinstance(message, wire.Failed):
+                job.put(SpeechChunk(numbers(payload, np.float32), message.start, words, message.last))
+        elif isinstance(message, Failed):
             job.fail(EngineError(message.message))
         elif isinstance(message, wire.Done) and message.id == seat.job_id:
             seat.deaths = 0

@@ -1,25 +1,23 @@
 """A worker process: speaks one request at a time for the engine that started it.
 
-Started as ``python -c "from tts_core.embedded.worker import main; main(FD)"`` with one end of a socket
-pair. It ends when the other end closes, and the kernel ends it when its parent dies, even in the middle of
-a run. It opens no network connection: everything is read from files that were verified by hash.
+It opens no network connection: everything is read from files that were verified by hash.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import logging
-import os
-import select
-import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..child.failure import Failed
+from ..child.frames import FrameError, raw
+from ..child.serve import Channel, handshake, serve
 from ..errors import EngineError
 from . import wire
 from .voices import assets, read_verified
@@ -36,62 +34,38 @@ WARM_UP = (
 )
 """Spoken once per voice before the worker is ready, so that no caller pays for first-time work."""
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
-
 
 def main(fd: int) -> None:
     """Serve the engine at the other end of ``fd`` until it goes away; never returns."""
-    _die_with_parent()
     # Nothing made while loading is garbage; warm_up turns the collector on again.
     gc.disable()
     # The audio must not depend on whether SciPy happens to be installed, and importing it costs 0.2 s.
     sys.modules["scipy"] = None  # type: ignore[assignment]
-    with socket.socket(fileno=fd) as sock:
-        sock.setblocking(True)
-        try:
-            Worker(sock).run()
-        except (EOFError, OSError):
-            log.debug("the engine is gone")
-    os._exit(0)
-
-
-def _die_with_parent() -> None:
-    if sys.platform != "linux":
-        return
-    try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    except (OSError, AttributeError):
-        log.debug("no parent-death signal here; the end of the socket serves")
+    serve(fd, lambda sock: Worker(sock).run())
 
 
 class Worker:
     """The loop of one worker over a blocking socket."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._reader = wire.Reader()
+        self._channel = Channel(sock, wire.LANGUAGE)
         self._cancelled = 0
 
     def run(self) -> None:
         """Load, then serve. Raises EOFError when the engine is gone."""
-        configure = self._receive()
-        if not isinstance(configure, wire.Configure):
-            raise wire.WireError("the first message must be Configure")
-        try:
-            speakers = load(configure)
-            audio_s, busy_s = warm_up(speakers)
-        except EngineError as error:
-            self._send(wire.Failed(0, error.message))
-            return
-        except Exception:
-            log.exception("worker cannot start")
-            self._send(wire.Failed(0, "the built-in voice could not be loaded"))
-            return
-        self._send(wire.Ready(audio_s, busy_s))
-        while True:
-            message = self._receive()
-            if isinstance(message, wire.Speak):
-                self._speak(message, speakers[message.voice])
+        handshake(self._channel, wire.Configure, self._load, failure="the built-in voice could not be loaded")
+
+    def _load(self, configure: wire.Configure) -> tuple[wire.Ready, Callable[[], None]]:
+        speakers = load(configure)
+        audio_s, busy_s = warm_up(speakers)
+
+        def serving() -> None:
+            while True:
+                message, _ = self._channel.receive()
+                if isinstance(message, wire.Speak):
+                    self._speak(message, speakers[message.voice])
+
+        return wire.Ready(audio_s, busy_s), serving
 
     def _speak(self, request: wire.Speak, speaker: Speaker) -> None:
         from .vocoder import RATE
@@ -105,41 +79,27 @@ class Worker:
         try:
             block = None
             for block in speaker.speak(request.text, request.speed, request.seed, stop):
-                self._send(wire.Audio(request.id, at, block.last, block.marks, block.pcm))
+                self._channel.send(wire.Audio(request.id, at, block.last, block.marks), raw(block.pcm))
                 at += len(block.pcm)
                 if stop():
                     break
             if block is None and not stop():
-                self._send(wire.Audio(request.id, 0, True, (), wire.NO_SAMPLES))
-        except (OSError, EOFError, wire.WireError):
+                self._channel.send(wire.Audio(request.id, 0, True, ()))
+        except (OSError, EOFError, FrameError):
             raise
         except Exception:
             log.exception("request failed")
-            self._send(wire.Failed(request.id, "the built-in voice failed on this text"))
-        self._send(wire.Done(request.id, at / RATE, time.perf_counter() - started))
+            error = EngineError("the built-in voice failed on this text")
+            self._channel.send(Failed.of(request.id, error))
+        self._channel.send(wire.Done(request.id, at / RATE, time.perf_counter() - started))
 
     def _is_cancelled(self, request: int) -> bool:
-        while select.select((self._sock,), (), (), 0)[0]:
-            message = self._receive()
+        while self._channel.waiting():
+            message, _ = self._channel.receive()
             if not isinstance(message, wire.Cancel):
-                raise wire.WireError("only Cancel may come while a request runs")
+                raise FrameError("only Cancel may come while a request runs")
             self._cancelled = message.id
         return self._cancelled == request
-
-    def _receive(self) -> wire.Message | wire.Audio:
-        while True:
-            count = self._sock.recv_into(self._reader.buffer())
-            if not count:
-                raise EOFError
-            message = self._reader.received(count)
-            if message is not None:
-                return message
-
-    def _send(self, message: wire.Message | wire.Audio) -> None:
-        head, samples = wire.encode(message)
-        self._sock.sendall(head)
-        if samples:
-            self._sock.sendall(samples)
 
 
 def load(configure: wire.Configure) -> dict[str, Speaker]:

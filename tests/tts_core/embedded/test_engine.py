@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 
 from tts_core.embedded import EmbeddedEngine
 from tts_core.embedded import engine as engine_module
+from tts_core.embedded import link as link_module
 from tts_core.embedded.speaker import Speaker
 from tts_core.embedded.voices import RELEASED, available
 from tts_core.engine import SpeechChunk, SpeechRequest
@@ -304,7 +306,8 @@ async def test_a_worker_that_hangs_within_a_request_is_replaced(monkeypatch: pyt
 async def test_waiting_requests_fail_when_no_worker_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "BACKOFF_S", (0.0,))
     async with running(1) as engine:
-        monkeypatch.setattr("tts_core.embedded.link._COMMAND", "raise SystemExit(1)")
+        dies = replace(link_module.PROGRAM, entry="tests.tts_core.child.programs:dies")
+        monkeypatch.setattr(link_module, "PROGRAM", dies)
         os.kill(engine.worker_pids[0], signal.SIGKILL)
         await until(lambda: engine.capacity().alive == 0)
         with pytest.raises(EngineCrashed, match="cannot be started"):

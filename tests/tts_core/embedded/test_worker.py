@@ -14,9 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.tts_core.child.cases import ends, in_thread
+from tts_core.child.failure import Failed
+from tts_core.child.frames import FrameError, numbers
+from tts_core.child.serve import Channel
 from tts_core.embedded import wire
 from tts_core.embedded.gain import MAKE_UP
-from tts_core.embedded.link import environment
+from tts_core.embedded.link import PROGRAM
 from tts_core.embedded.speaker import Block, Speaker
 from tts_core.embedded.trim import Trim
 from tts_core.embedded.voices import available
@@ -30,46 +34,13 @@ def configuration(**changes: object) -> wire.Configure:
     return wire.Configure(**values)  # type: ignore[arg-type]
 
 
-class Peer:
-    """The engine's end of the socket, blocking."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-        self.sock.settimeout(30)
-        self.reader = wire.Reader()
-
-    def send(self, message: wire.Message) -> None:
-        self.sock.sendall(wire.encode(message)[0])
-
-    def receive(self) -> wire.Message | wire.Audio:
-        while True:
-            count = self.sock.recv_into(self.reader.buffer())
-            if not count:
-                raise EOFError
-            message = self.reader.received(count)
-            if message is not None:
-                return message
+Ends = tuple[Channel[wire.Message], socket.socket]
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[Peer, socket.socket]]:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        yield Peer(ours), theirs
-
-
-def in_thread(work: Callable[[], None]) -> tuple[threading.Thread, list[BaseException]]:
-    errors: list[BaseException] = []
-
-    def guarded() -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=guarded)
-    thread.start()
-    return thread, errors
+def pair() -> Iterator[Ends]:
+    with ends(wire.LANGUAGE) as made:
+        yield made
 
 
 class Scripted:
@@ -98,106 +69,104 @@ def speak_scripted(worker: Worker, scripted: Scripted) -> None:
     worker._speak(wire.Speak(7, "secret", "heart", 1.0, None), scripted)  # type: ignore[arg-type]
 
 
-def test_it_loads_warms_up_speaks_and_ends_with_the_socket(ends: tuple[Peer, socket.socket]) -> None:
-    peer, theirs = ends
+def test_it_loads_warms_up_speaks_and_ends_with_the_socket(pair: Ends) -> None:
+    peer, theirs = pair
     thread, errors = in_thread(Worker(theirs).run)
     peer.send(configuration())
-    ready = peer.receive()
+    ready = peer.receive()[0]
     assert isinstance(ready, wire.Ready)
     assert 0 < ready.busy_s < ready.audio_s
     for _ in range(2):
         peer.send(wire.Speak(3, "Hello there.", "heart", 1.0, None))
-        got: list[wire.Message | wire.Audio] = [peer.receive()]
-        while not isinstance(got[-1], wire.Done):
-            got.append(peer.receive())
-        audio = [m for m in got if isinstance(m, wire.Audio)]
-        assert [m.last for m in audio] == [False] * (len(audio) - 1) + [True]
+        frames = [peer.receive()]
+        while not isinstance(frames[-1][0], wire.Done):
+            frames.append(peer.receive())
+        audio = [(m, numbers(payload, np.float32)) for m, payload in frames if isinstance(m, wire.Audio)]
+        assert [m.last for m, _ in audio] == [False] * (len(audio) - 1) + [True]
         at = 0
-        for m in audio:
+        for m, pcm in audio:
             assert m.start == at
-            at += len(m.pcm)
-        assert got[-1].audio_s == pytest.approx(at / 24_000)
-        assert len(audio[0].marks) == 2
+            at += len(pcm)
+        assert frames[-1][0].audio_s == pytest.approx(at / 24_000)
+        assert len(audio[0][0].marks) == 2
     peer.send(wire.Speak(4, "...", "heart", 1.0, None))
-    empty = peer.receive()
+    empty, nothing = peer.receive()
     assert isinstance(empty, wire.Audio)
     assert empty.last
-    assert len(empty.pcm) == 0
-    assert isinstance(peer.receive(), wire.Done)
+    assert len(nothing) == 0
+    assert isinstance(peer.receive()[0], wire.Done)
     peer.sock.close()
     thread.join(10)
     assert not thread.is_alive()
     assert isinstance(errors[0], EOFError)
 
 
-def test_a_wrong_model_file_is_said_in_plain_words(ends: tuple[Peer, socket.socket], tmp_path: Path) -> None:
-    peer, theirs = ends
+def test_a_wrong_model_file_is_said_in_plain_words(pair: Ends, tmp_path: Path) -> None:
+    peer, theirs = pair
     (tmp_path / "m.onnx").write_bytes(b"not a model")
     thread, _ = in_thread(Worker(theirs).run)
     peer.send(configuration(voices=(wire.VoiceFile("heart", str(tmp_path / "m.onnx"), "0" * 64, False),)))
-    failed = peer.receive()
-    assert isinstance(failed, wire.Failed)
+    failed = peer.receive()[0]
+    assert isinstance(failed, Failed)
     assert failed.id == 0
     assert "not the released one" in failed.message
     assert str(tmp_path) not in failed.message
     thread.join(10)
 
 
-def test_cancel_stops_at_the_next_block(ends: tuple[Peer, socket.socket]) -> None:
-    peer, theirs = ends
+def test_cancel_stops_at_the_next_block(pair: Ends) -> None:
+    peer, theirs = pair
     scripted = Scripted(blocks=50)
     thread, errors = in_thread(lambda: speak_scripted(Worker(theirs), scripted))
     scripted.go.release(2)
-    assert isinstance(peer.receive(), wire.Audio)
+    assert isinstance(peer.receive()[0], wire.Audio)
     peer.send(wire.Cancel(7))
     scripted.go.release()
-    got = [peer.receive()]
+    got = [peer.receive()[0]]
     while not isinstance(got[-1], wire.Done):
-        got.append(peer.receive())
+        got.append(peer.receive()[0])
     thread.join(10)
     assert not errors
     assert scripted.made <= 3
 
 
-def test_a_late_cancel_of_another_request_stops_nothing(ends: tuple[Peer, socket.socket]) -> None:
-    peer, theirs = ends
+def test_a_late_cancel_of_another_request_stops_nothing(pair: Ends) -> None:
+    peer, theirs = pair
     scripted = Scripted(blocks=3)
     peer.send(wire.Cancel(6))
     thread, errors = in_thread(lambda: speak_scripted(Worker(theirs), scripted))
     scripted.go.release(3)
-    audio = [peer.receive() for _ in range(3)]
+    audio = [peer.receive()[0] for _ in range(3)]
     assert [m.last for m in audio] == [False, False, True]  # type: ignore[union-attr]
-    assert isinstance(peer.receive(), wire.Done)
+    assert isinstance(peer.receive()[0], wire.Done)
     thread.join(10)
     assert not errors
 
 
-def test_a_failing_text_costs_only_its_request(
-    ends: tuple[Peer, socket.socket], caplog: pytest.LogCaptureFixture
-) -> None:
-    peer, theirs = ends
+def test_a_failing_text_costs_only_its_request(pair: Ends, caplog: pytest.LogCaptureFixture) -> None:
+    peer, theirs = pair
     scripted = Scripted(blocks=1, fail=True)
     scripted.go.release()
     thread, errors = in_thread(lambda: speak_scripted(Worker(theirs), scripted))
-    assert isinstance(peer.receive(), wire.Audio)
-    failed = peer.receive()
-    assert isinstance(failed, wire.Failed)
+    assert isinstance(peer.receive()[0], wire.Audio)
+    failed = peer.receive()[0]
+    assert isinstance(failed, Failed)
     assert failed.id == 7
     assert "secret" not in failed.message
-    assert isinstance(peer.receive(), wire.Done)
+    assert isinstance(peer.receive()[0], wire.Done)
     thread.join(10)
     assert not errors
 
 
-def test_anything_but_cancel_during_a_request_is_a_violation(ends: tuple[Peer, socket.socket]) -> None:
-    peer, theirs = ends
+def test_anything_but_cancel_during_a_request_is_a_violation(pair: Ends) -> None:
+    peer, theirs = pair
     scripted = Scripted(blocks=3)
     peer.send(wire.Ready(1, 1))
     thread, errors = in_thread(lambda: speak_scripted(Worker(theirs), scripted))
     scripted.go.release(3)
     thread.join(10)
     assert not thread.is_alive()
-    assert isinstance(errors[0], wire.WireError)
+    assert isinstance(errors[0], FrameError)
 
 
 def test_a_further_voice_is_loaded_beside_the_first() -> None:
@@ -227,7 +196,7 @@ asyncio.run(main())
 
 def test_workers_die_with_their_parent() -> None:
     parent = subprocess.Popen(
-        [sys.executable, "-c", SUICIDE], stdout=subprocess.PIPE, text=True, env=environment()
+        [sys.executable, "-c", SUICIDE], stdout=subprocess.PIPE, text=True, env=PROGRAM.environment()
     )
     assert parent.stdout is not None
     watched = [os.pidfd_open(int(pid)) for pid in parent.stdout.readline().split()]
