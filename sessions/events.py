@@ -17,7 +17,7 @@ class Encoding(StrEnum):
     ALAW = "alaw"
 
 
-RATES = (8000, 16000, 22050, 24000, 44100, 48000)
+RATES = (8000, 16000, 22050, 24000, 32000, 44100, 48000)
 _WIDTH = {Encoding.PCM_S16LE: 2, Encoding.PCM_F32LE: 4, Encoding.MULAW: 1, Encoding.ALAW: 1}
 
 

@@ -19,7 +19,7 @@ def test_the_width_is_what_the_encoder_makes(encoding: Encoding, rate: int) -> N
     assert len(encode(np.zeros(rate // 50, np.float32), encoding.value)) == fmt.width * (rate // 50)
 
 
-@pytest.mark.parametrize("rate", [0, -8000, 8001, 11025, 32000, 96000])
+@pytest.mark.parametrize("rate", [0, -8000, 8001, 11025, 12000, 96000])
 def test_a_rate_that_we_do_not_make_is_refused_by_name(rate: int) -> None:
     with pytest.raises(UnsupportedFormat) as error:
         AudioFormat(rate=rate)

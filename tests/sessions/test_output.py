@@ -13,7 +13,7 @@ from telephony.dsp.pcm import decode
 from tests.tone import RATE, ToneEngine
 
 
-@pytest.mark.parametrize("rate", [8000, 16000, 22050, 24000, 44100, 48000])
+@pytest.mark.parametrize("rate", [8000, 16000, 22050, 24000, 32000, 44100, 48000])
 @pytest.mark.parametrize("encoding", list(Encoding))
 def test_samples_count_exactly_and_bytes_are_whole_samples(rate: int, encoding: Encoding) -> None:
     fmt = AudioFormat(encoding, rate)

@@ -25,7 +25,7 @@ LONG = "One two three four five. " * 20
 WORD_S = 0.2
 SECRET = "configured-key-of-test"
 ENCODINGS = {"pcm_s16le": 2, "pcm_f32le": 4, "pcm_mulaw": 1, "pcm_alaw": 1}
-RATES = (8000, 16000, 22050, 24000, 44100, 48000)
+RATES = (8000, 16000, 22050, 24000, 32000, 44100, 48000)
 LIVEKIT = {**KEY, "User-Agent": "LiveKit Agents Cartesia Plugin/1.8.9"}
 
 

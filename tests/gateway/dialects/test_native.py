@@ -35,7 +35,7 @@ async def test_hello_tells_session_voices_formats_and_limits(gateway: Running) -
         assert len(hello["key"]) >= 32
         assert (hello["engine"], hello["native_rate"]) == ("tone", 24000)
         assert hello["formats"] == ["pcm_s16le", "pcm_f32le", "mulaw", "alaw"]
-        assert hello["sample_rates"] == [8000, 16000, 22050, 24000, 44100, 48000]
+        assert hello["sample_rates"] == [8000, 16000, 22050, 24000, 32000, 44100, 48000]
         assert [voice["id"] for voice in hello["voices"]] == ["tone", "other"]
         assert hello["limits"] == {
             "max_contexts": 16,
