@@ -33,6 +33,9 @@ ROUTE_MODULES = (
     "gateway.native.routes",
     "gateway.dialects.native",
     "gateway.dialects.cartesia",
+    "gateway.dialects.elevenlabs",
+    "gateway.dialects.models",
+    "gateway.dialects.openai",
     "gateway.media",
     "gateway.voice_api.consents",
     "gateway.voice_api.voices",
@@ -269,7 +272,7 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     return await handler(request)
 
 
-ALLOWED_HEADERS = "Authorization, Content-Type, X-API-Key, Cartesia-Version"
+ALLOWED_HEADERS = "Authorization, Content-Type, X-API-Key, xi-api-key, Cartesia-Version"
 
 
 async def _headers(request: web.Request, response: web.StreamResponse) -> None:

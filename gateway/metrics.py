@@ -17,7 +17,9 @@ from prometheus_client.registry import Collector
 from sessions.events import ContextStats
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-DIALECTS = frozenset({"native", "cartesia", "twilio", "elevenlabs", "openai", "deepgram", "http"})
+DIALECTS = frozenset(
+    {"native", "cartesia", "twilio", "elevenlabs", "openai", "deepgram", "vapi", "jambonz", "wyoming", "http"}
+)
 REASONS = frozenset(
     {"busy", "limit_exceeded", "draining", "unauthorised", "forbidden", "bad_request", "unknown_voice",
      "unsupported_format", "text_too_long", "engine_error", "engine_crashed", "engine_timeout", "sockets",
