@@ -126,16 +126,21 @@ def detect(x: NDArray[np.float32], keys: Sequence[bytes], *, at_s: float = 0.0) 
     spectra = np.fft.rfft(folds, axis=1)
     middles = (np.arange(rows) + 0.5) * _SEGMENT
     hertz = np.arange(BASE // 2 + 1)
-    best = NOTHING
+    turns = 2j * np.pi / BASE * 1e-6 * middles[:, None] * hertz
+    paths: list[tuple[float, list[int], int]] = [(-math.inf, [], 0)] * len(keys)
     for drift in DRIFTS_PPM:
-        turn = np.exp(2j * np.pi / BASE * 1e-6 * drift * middles[:, None] * hertz)
-        turned = spectra * turn
+        turned = spectra * np.exp(drift * turns)
         for index, key in enumerate(keys):
-            found = _best_path(turned, key)
-            if found.score > best.score:
-                best = Detection(
-                    found.score, index, found.payload, at_s, found.z, found.z_payload, drift, found.jumps
-                )
+            z, path = _best_path(turned, key)
+            if z > paths[index][0]:
+                paths[index] = (z, path, drift)
+    best = NOTHING
+    for index, (z, path, drift) in enumerate(paths):
+        payload, z_payload = _payload(spectra * np.exp(drift * turns), keys[index], path)
+        score = (z + z_payload) / math.sqrt(2)
+        if score > best.score:
+            jumps = int(np.count_nonzero(np.diff(path)))
+            best = Detection(score, index, payload, at_s, z, z_payload, drift, jumps)
     return best
 
 
@@ -151,22 +156,24 @@ def _windows(samples: int) -> Iterator[tuple[int, int]]:
         at += hop
 
 
-def _best_path(turned: NDArray[np.complex128], key: bytes) -> Detection:
-    first, second = sequence(key, "A"), sequence(key, "B")
-    heights = np.fft.irfft(turned * np.conj(first), BASE, axis=1)
+def _best_path(turned: NDArray[np.complex128], key: bytes) -> tuple[float, list[int]]:
+    """Where sequence A lies in each row, and how far above chance (standard deviations)."""
+    heights = np.fft.irfft(turned * np.conj(sequence(key, "A")), BASE, axis=1)
     heights /= math.sqrt(float(np.mean(heights**2))) + 1e-30
     total, path = _track(heights)
-    z = total / math.sqrt(len(heights))
+    return total / math.sqrt(len(heights)), path
+
+
+def _payload(turned: NDArray[np.complex128], key: bytes, path: list[int]) -> tuple[int, float]:
+    """By how much sequence B is behind A, as a payload, and how far that is above chance."""
     behind = np.zeros(BASE)
-    for row, lag in zip(np.fft.irfft(turned * np.conj(second), BASE, axis=1), path, strict=True):
+    for row, lag in zip(np.fft.irfft(turned * np.conj(sequence(key, "B")), BASE, axis=1), path, strict=True):
         behind += np.roll(row, -lag)
     # A resampler on the way may have moved things by a sample.
     near = np.maximum(behind, np.maximum(np.roll(behind, 1), np.roll(behind, -1)))
     choices = near[: STEP << PAYLOAD_BITS : STEP]
     payload = int(np.argmax(choices))
-    z_payload = float(choices[payload]) / (math.sqrt(float(np.mean(behind**2))) + 1e-30)
-    jumps = int(np.count_nonzero(np.diff(path)))
-    return Detection((z + z_payload) / math.sqrt(2), 0, payload, 0.0, z, z_payload, 0, jumps)
+    return payload, float(choices[payload]) / (math.sqrt(float(np.mean(behind**2))) + 1e-30)
 
 
 def _track(heights: Wave) -> tuple[float, list[int]]:
