@@ -21,15 +21,15 @@ class RedisServer:
 
     It runs with the shipped configuration, on a port of loopback instead of a socket. ``url`` is the
     gateway's account, ``check_url`` the one that looks at the configuration. ``extra`` arguments win over
-    the file; with ``config=None`` there is no file, and anybody may do anything.
+    the file; with ``config=None`` there is no file, and anybody may do anything. With ``tls`` it answers
+    over TLS, too, where :meth:`tls` says.
     """
 
-    def __init__(self, directory: Path, *extra: str, config: Path | None = CONFIG) -> None:
+    def __init__(self, directory: Path, *extra: str, config: Path | None = CONFIG, tls: bool = False) -> None:
         binary = shutil.which("redis-server")
         assert binary, "redis-server is not installed (Debian package redis-server)"
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port = _free_port()
+        self._tls_port = _free_port() if tls else 0
         at = f"127.0.0.1:{self.port}/0"
         self.bare_url = f"redis://{at}"
         self.url = f"redis://voxwire:any@{at}" if config else self.bare_url
@@ -37,7 +37,9 @@ class RedisServer:
         self._command = [
             *(binary, *([str(config), "--unixsocket", "", *ADMIN] if config else ["--save", ""])),
             *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(directory)),
-            *("--loglevel", "warning", "--daemonize", "no", *extra),
+            *("--loglevel", "warning", "--daemonize", "no"),
+            *(["--tls-port", str(self._tls_port)] if tls else []),
+            *extra,
         ]
         self._admin_url = f"redis://admin:any@{at}" if config else self.bare_url
         self._process: subprocess.Popen[bytes] | None = None
@@ -56,6 +58,10 @@ class RedisServer:
                 assert self._process.poll() is None, "redis-server ended at once"
                 assert time.monotonic() < until, "redis-server does not answer"
                 time.sleep(0.01)
+
+    def tls(self, url: str) -> str:
+        """One of our addresses, over TLS."""
+        return url.replace("redis://", "rediss://").replace(f":{self.port}/", f":{self._tls_port}/")
 
     def client(self) -> redis.Redis:
         """A plain blocking client, for looking behind the driver's back."""
@@ -80,3 +86,9 @@ class RedisServer:
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
+
+
+def _free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
