@@ -19,12 +19,14 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..child.failure import Failed
+from ..child.frames import numbers, raw
 from ..errors import EngineCrashed, EngineError, EngineTimeout
 from . import convert, wire
 from .clip import check_clip
 from .duty import Duty
-from .fsq import Codes, check
-from .link import CodecLink
+from .fsq import CHANNELS, Codes, check
+from .link import CodecLink, open_link
 from .vigil import LOOK_S, Vigil, processor_s
 
 log = logging.getLogger(__name__)
@@ -301,7 +303,7 @@ class CodecService:
         future = seat.pending.add(request, stream, len(codes))
         if seat.watchdog is None:
             self._watch(seat)
-        seat.link.send(wire.Data(stream, request, codes))
+        seat.link.send(wire.Codes(stream, request), raw(codes))
         return future
 
     def _forget(self, seat: _Seat, stream: int) -> None:
@@ -311,16 +313,17 @@ class CodecService:
             seat.link.send(wire.Close(stream))
         self._watch(seat)
 
-    def _message(self, seat: _Seat, link: CodecLink, message: wire.Message | wire.Data) -> None:
+    def _message(self, seat: _Seat, link: CodecLink, message: wire.Message, payload: memoryview) -> None:
         if seat.link is not link:
             return
         if isinstance(message, wire.Step):
             seat.deaths = 0
             self._duty.add(message.busy_s)
-        elif isinstance(message, wire.Data):
+        elif isinstance(message, wire.Samples):
+            samples = numbers(payload, np.float32)
             wanted = seat.pending.take(message.request)
             if wanted is not None and not wanted.done():
-                wanted.set_result(message.array)
+                wanted.set_result(samples)
         self._watch(seat)
 
     # -- processes ------------------------------------------------------------------------------------
@@ -329,7 +332,10 @@ class CodecService:
         return wire.Configure(role, str(self._model), self._backend, self._device, self._batch_frames)
 
     async def _launch(self, seat: _Seat) -> None:
-        link = CodecLink(lambda message: self._message(seat, link, message), lambda: self._lost(seat, link))
+        link = open_link(
+            lambda message, payload: self._message(seat, link, message, payload),
+            lambda: self._lost(seat, link),
+        )
         seat.link = link
         await link.start(self._configure("decode"))
         seat.ready = True
@@ -421,7 +427,7 @@ class _EncoderSeat:
         link = self._link or await self._start()
         self._request = next(self._ids) & 0xFFFFFFFF
         self._answer = asyncio.get_running_loop().create_future()
-        link.send(wire.Data(0, self._request, clip))
+        link.send(wire.Samples(0, self._request), raw(clip))
         try:
             return await self._answer
         except (asyncio.CancelledError, TimeoutError):
@@ -434,7 +440,9 @@ class _EncoderSeat:
                 self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end)
 
     async def _start(self) -> CodecLink:
-        link = CodecLink(lambda message: self._message(link, message), lambda: self._lost(link))
+        link = open_link(
+            lambda message, payload: self._message(link, message, payload), lambda: self._lost(link)
+        )
         self._link = link
         try:
             await link.start(self._configure())
@@ -462,12 +470,12 @@ class _EncoderSeat:
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
-    def _message(self, link: CodecLink, message: wire.Message | wire.Data) -> None:
+    def _message(self, link: CodecLink, message: wire.Message, payload: memoryview) -> None:
         if link is not self._link or self._answer is None or self._answer.done():
             return
-        if isinstance(message, wire.Data) and message.request == self._request:
-            self._answer.set_result(message.array)
-        elif isinstance(message, wire.Failed) and message.request == self._request:
+        if isinstance(message, wire.Codes) and message.request == self._request:
+            self._answer.set_result(numbers(payload, np.uint8, CHANNELS))
+        elif isinstance(message, Failed) and message.id == self._request:
             self._answer.set_exception(EngineError(message.message))
 
     def _lost(self, link: CodecLink) -> None:

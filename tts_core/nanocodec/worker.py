@@ -1,89 +1,55 @@
 """A codec process: decodes the streams, or encodes the clips, of the service that started it.
 
-Started as ``python -c "from tts_core.nanocodec.worker import main; main(FD)"`` with one end of a socket pair.
-It ends when the other end closes, and the kernel ends it when its parent dies. It opens no connection and
-reads one file. One thread each: on a CPU the work is bound by arithmetic, and threads would only share a core
-with the next process.
+It opens no connection and reads one file. One thread each: on a CPU the work is bound by arithmetic, and
+threads would only share a core with the next process.
 """
 
 from __future__ import annotations
 
-import ctypes
-import logging
 import os
-import select
-import signal
 import socket
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from ..child.failure import Failed
+from ..child.frames import FrameError, numbers, raw
+from ..child.serve import Channel, handshake, serve
 from ..errors import VoxwireError
 from . import wire
 from .backends import Decoder, open_decoder
 from .batcher import Batcher
 from .fsq import CHANNELS
 
-log = logging.getLogger(__name__)
-
 WARM_UP = (1, 2, 4, 8)
 """Frames decoded before the process is ready: the sizes of the ramp, so that no caller pays for first use."""
 
-_Serve = Callable[[], None]
-
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _ENCODER_NICENESS = 10
 """Enrolling a voice is never as urgent as a call in progress on the same core."""
+
+_Serve = Callable[[], None]
 
 
 def main(fd: int) -> None:
     """Serve the service at the other end of ``fd`` until it goes away; never returns."""
-    _die_with_parent()
-    with socket.socket(fileno=fd) as sock:
-        sock.setblocking(True)
-        try:
-            Worker(sock).run()
-        except (EOFError, OSError):
-            log.debug("the service is gone")
-    os._exit(0)
-
-
-def _die_with_parent() -> None:
-    if sys.platform != "linux":
-        return
-    try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    except (OSError, AttributeError):
-        log.debug("no parent-death signal here; the end of the socket serves")
+    serve(fd, lambda sock: Worker(sock).run())
 
 
 class Worker:
     """The loop of one process over a blocking socket."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._reader = wire.Reader()
+        self._channel = Channel(sock, wire.LANGUAGE)
 
     def run(self) -> None:
         """Load, then serve. Raises EOFError when the service is gone."""
-        configure = self._receive()
-        if not isinstance(configure, wire.Configure):
-            raise wire.WireError("the first message must be Configure")
-        try:
-            encodes = configure.role == "encode"
-            serve = self._encoding(configure) if encodes else self._decoding(configure)
-        except VoxwireError as error:
-            self._send(wire.Failed(0, error.message))
-            return
-        except Exception:
-            log.exception("codec process cannot start")
-            self._send(wire.Failed(0, "the codec could not be loaded"))
-            return
-        self._send(wire.Ready())
-        serve()
+        handshake(self._channel, wire.Configure, self._load, failure="the codec could not be loaded")
+
+    def _load(self, configure: wire.Configure) -> tuple[wire.Ready, _Serve]:
+        encodes = configure.role == "encode"
+        return wire.Ready(), self._encoding(configure) if encodes else self._decoding(configure)
 
     # -- decoding -------------------------------------------------------------------------------------
 
@@ -92,23 +58,24 @@ class Worker:
         warm_up(decoder)
         batcher = Batcher(configure.batch_frames)
 
-        def serve() -> None:
+        def serving() -> None:
             while True:
-                while not len(batcher) or self._has_more():
-                    self._take(self._receive(), batcher, decoder)
+                while not len(batcher) or self._channel.waiting():
+                    self._take(*self._channel.receive(), batcher, decoder)
                 self._step(batcher, decoder)
 
-        return serve
+        return serving
 
-    def _take(self, message: wire.Message | wire.Data, batcher: Batcher, decoder: Decoder) -> None:
+    def _take(self, message: wire.Message, payload: memoryview, batcher: Batcher, decoder: Decoder) -> None:
         if isinstance(message, wire.Close):
             batcher.close(message.stream)
-        elif isinstance(message, wire.Data) and message.array.dtype == np.uint8 and len(message.array):
+        elif isinstance(message, wire.Codes) and len(payload):
+            codes = numbers(payload, np.uint8, CHANNELS)
             if not batcher.knows(message.stream):
                 batcher.open(message.stream, decoder.new_state())
-            batcher.submit(message.stream, message.request, message.array)
+            batcher.submit(message.stream, message.request, codes)
         else:
-            raise wire.WireError("a decoding process takes codes and Close")
+            raise FrameError("a decoding process takes codes and Close")
 
     def _step(self, batcher: Batcher, decoder: Decoder) -> None:
         batch = batcher.next()
@@ -121,8 +88,8 @@ class Worker:
         finished = batcher.done(batch, samples, states)
         busy = time.perf_counter() - started
         for done in finished:
-            self._send(wire.Data(done.stream, done.request, done.samples))
-        self._send(wire.Step(batch.codes.shape[0] * batch.codes.shape[1], busy))
+            self._channel.send(wire.Samples(done.stream, done.request), raw(done.samples))
+        self._channel.send(wire.Step(batch.codes.shape[0] * batch.codes.shape[1], busy))
 
     # -- encoding -------------------------------------------------------------------------------------
 
@@ -135,39 +102,19 @@ class Worker:
         torch.set_num_threads(1)
         encoder = Encoder.load(Path(configure.model))
 
-        def serve() -> None:
+        def serving() -> None:
             while True:
-                message = self._receive()
-                if not isinstance(message, wire.Data) or message.array.dtype != np.float32:
-                    raise wire.WireError("an encoding process takes samples")
+                message, payload = self._channel.receive()
+                if not isinstance(message, wire.Samples):
+                    raise FrameError("an encoding process takes samples")
                 try:
-                    codes = encoder.encode(message.array)
+                    codes = encoder.encode(numbers(payload, np.float32))
                 except VoxwireError as error:
-                    self._send(wire.Failed(message.request, error.message))
+                    self._channel.send(Failed.of(message.request, error))
                 else:
-                    self._send(wire.Data(0, message.request, codes))
+                    self._channel.send(wire.Codes(0, message.request), raw(codes))
 
-        return serve
-
-    # -- socket ---------------------------------------------------------------------------------------
-
-    def _has_more(self) -> bool:
-        return bool(select.select((self._sock,), (), (), 0)[0])
-
-    def _receive(self) -> wire.Message | wire.Data:
-        while True:
-            count = self._sock.recv_into(self._reader.buffer())
-            if not count:
-                raise EOFError
-            message = self._reader.received(count)
-            if message is not None:
-                return message
-
-    def _send(self, message: wire.Message | wire.Data) -> None:
-        head, body = wire.encode(message)
-        self._sock.sendall(head)
-        if body:
-            self._sock.sendall(body)
+        return serving
 
 
 def warm_up(decoder: Decoder) -> None:

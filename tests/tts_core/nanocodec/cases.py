@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from tts_core.nanocodec import wire
 from tts_core.nanocodec.backends import Decoder
 from tts_core.nanocodec.fsq import LEVELS, Codes
 from tts_core.nanocodec.weights import Tensors
@@ -23,6 +24,18 @@ class Codec:
 
     nemo: Path
     path: Path
+
+
+def configuration(codec: Codec, **changes: Any) -> wire.Configure:
+    """For a process that decodes ``codec``, unless ``changes`` say otherwise."""
+    values = {
+        "role": "decode",
+        "model": str(codec.path),
+        "backend": "onnx",
+        "device": "cpu",
+        "batch_frames": 16,
+    }
+    return wire.Configure(**{**values, **changes})
 
 
 def some_codes(count: int, seed: int = 0) -> Codes:

@@ -3,135 +3,96 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.tts_core.nanocodec.cases import CLOSE, Codec, some_codes
+from tests.tts_core.child.cases import ends, in_thread
+from tests.tts_core.nanocodec.cases import CLOSE, Codec, configuration, some_codes
+from tts_core.child import serve as serve_module
+from tts_core.child.failure import Failed
+from tts_core.child.frames import FrameError, numbers, raw
+from tts_core.child.serve import Channel
 from tts_core.nanocodec import wire
-from tts_core.nanocodec import worker as worker_module
 from tts_core.nanocodec.decoder import TorchDecoder
 from tts_core.nanocodec.encoder import Encoder
-from tts_core.nanocodec.link import environment
+from tts_core.nanocodec.fsq import CHANNELS, Codes
 from tts_core.nanocodec.worker import WARM_UP, Worker, main, warm_up
 
-
-class Peer:
-    """The service's end of the socket, blocking."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-        self.sock.settimeout(30)
-        self.reader = wire.Reader()
-
-    def send(self, *messages: wire.Message | wire.Data) -> None:
-        self.sock.sendall(b"".join(b"".join(wire.encode(message)) for message in messages))
-
-    def receive(self) -> wire.Message | wire.Data:
-        while True:
-            count = self.sock.recv_into(self.reader.buffer())
-            if not count:
-                raise EOFError
-            message = self.reader.received(count)
-            if message is not None:
-                return message
-
-    def data(self, count: int) -> list[wire.Data]:
-        found: list[wire.Data] = []
-        while len(found) < count:
-            message = self.receive()
-            if isinstance(message, wire.Data):
-                found.append(message)
-        return found
+Ends = tuple[Channel[wire.Message], socket.socket]
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[Peer, socket.socket]]:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        yield Peer(ours), theirs
+def pair() -> Iterator[Ends]:
+    with ends(wire.LANGUAGE) as made:
+        yield made
 
 
-def in_thread(work: Callable[[], None]) -> tuple[threading.Thread, list[BaseException]]:
-    errors: list[BaseException] = []
-
-    def guarded() -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=guarded)
-    thread.start()
-    return thread, errors
+def submit(peer: Channel[wire.Message], stream: int, request: int, codes: Codes) -> None:
+    peer.send(wire.Codes(stream, request), raw(codes))
 
 
-def configuration(codec: Codec, **changes: Any) -> wire.Configure:
-    values = {
-        "role": "decode",
-        "model": str(codec.path),
-        "backend": "onnx",
-        "device": "cpu",
-        "batch_frames": 16,
-    }
-    return wire.Configure(**{**values, **changes})
+def answers(peer: Channel[wire.Message], count: int) -> list[tuple[int, int, Any]]:
+    """Stream, request and samples of the next ``count``."""
+    found: list[tuple[int, int, Any]] = []
+    while len(found) < count:
+        message, payload = peer.receive()
+        if isinstance(message, wire.Samples):
+            found.append((message.stream, message.request, numbers(payload, np.float32)))
+    return found
 
 
-def test_streams_are_decoded(ends: tuple[Peer, socket.socket], codec: Codec, decoder: TorchDecoder) -> None:
-    peer, theirs = ends
+def test_streams_are_decoded(pair: Ends, codec: Codec, decoder: TorchDecoder) -> None:
+    peer, theirs = pair
     thread, errors = in_thread(Worker(theirs).run)
     peer.send(configuration(codec))
-    assert peer.receive() == wire.Ready()
+    assert peer.receive()[0] == wire.Ready()
     clips = {stream: some_codes(40, seed=stream) for stream in (1, 2, 3)}
-    requests = []
     for at, size in ((0, 1), (1, 2), (3, 37)):
-        requests += [
-            wire.Data(stream, stream * 100 + at, codes[at : at + size]) for stream, codes in clips.items()
-        ]
-    peer.send(*requests)
-    got = peer.data(9)
+        for stream, codes in clips.items():
+            submit(peer, stream, stream * 100 + at, codes[at : at + size])
+    got = answers(peer, 9)
     for stream, codes in clips.items():
-        mine = [data for data in got if data.stream == stream]
-        assert [data.request for data in mine] == [stream * 100, stream * 100 + 1, stream * 100 + 3]
-        samples = np.concatenate([data.array for data in mine])
+        mine = [(request, samples) for of, request, samples in got if of == stream]
+        assert [request for request, _ in mine] == [stream * 100, stream * 100 + 1, stream * 100 + 3]
+        samples = np.concatenate([samples for _, samples in mine])
         assert np.abs(samples - decoder.whole(codes)).max() <= CLOSE
     peer.sock.close()
     thread.join(30)
     assert isinstance(errors[0], (EOFError, ConnectionResetError))
 
 
-def test_a_closed_stream_begins_anew(ends: tuple[Peer, socket.socket], codec: Codec) -> None:
-    peer, theirs = ends
+def test_a_closed_stream_begins_anew(pair: Ends, codec: Codec) -> None:
+    peer, theirs = pair
     thread, _ = in_thread(Worker(theirs).run)
     peer.send(configuration(codec))
     peer.receive()
     codes = some_codes(3)
-    peer.send(wire.Data(1, 1, codes), wire.Data(1, 2, codes))
-    first, second = peer.data(2)
-    assert np.abs(first.array - second.array).max() > 1e-3
-    peer.send(wire.Close(1), wire.Close(77), wire.Data(1, 3, codes))
-    (third,) = peer.data(1)
-    assert np.array_equal(third.array, first.array)
+    submit(peer, 1, 1, codes)
+    submit(peer, 1, 2, codes)
+    (_, _, first), (_, _, second) = answers(peer, 2)
+    assert np.abs(first - second).max() > 1e-3
+    peer.send(wire.Close(1))
+    peer.send(wire.Close(77))
+    submit(peer, 1, 3, codes)
+    ((_, _, third),) = answers(peer, 1)
+    assert np.array_equal(third, first)
     peer.sock.close()
     thread.join(30)
 
 
-def test_work_is_told(ends: tuple[Peer, socket.socket], codec: Codec) -> None:
-    peer, theirs = ends
+def test_work_is_told(pair: Ends, codec: Codec) -> None:
+    peer, theirs = pair
     thread, _ = in_thread(Worker(theirs).run)
     peer.send(configuration(codec))
     peer.receive()
-    peer.send(wire.Data(1, 1, some_codes(20)))
+    submit(peer, 1, 1, some_codes(20))
     steps: list[wire.Step] = []
     while sum(step.frames for step in steps) < 20:
-        message = peer.receive()
+        message, _ = peer.receive()
         if isinstance(message, wire.Step):
             steps.append(message)
     assert [step.frames for step in steps] == [16, 4]
@@ -141,7 +102,7 @@ def test_work_is_told(ends: tuple[Peer, socket.socket], codec: Codec) -> None:
 
 
 def test_clips_are_encoded(
-    ends: tuple[Peer, socket.socket],
+    pair: Ends,
     codec: Codec,
     encoder: Encoder,
     clip: Any,
@@ -150,61 +111,64 @@ def test_clips_are_encoded(
     # Nice is of the whole process, which is ours here.
     nice: list[int] = []
     monkeypatch.setattr(os, "nice", nice.append)
-    peer, theirs = ends
+    peer, theirs = pair
     thread, errors = in_thread(Worker(theirs).run)
     peer.send(configuration(codec, role="encode"))
-    assert peer.receive() == wire.Ready()
+    assert peer.receive()[0] == wire.Ready()
     assert nice == [10]
-    peer.send(wire.Data(0, 5, clip))
-    (data,) = peer.data(1)
-    assert data.request == 5
-    assert np.array_equal(data.array, encoder.encode(clip))
-    peer.send(wire.Data(0, 6, np.full(9, np.nan, np.float32)))
-    failed = peer.receive()
-    assert isinstance(failed, wire.Failed) and failed.request == 6
+    peer.send(wire.Samples(0, 5), raw(clip))
+    answer, payload = peer.receive()
+    assert answer == wire.Codes(0, 5)
+    assert np.array_equal(numbers(payload, np.uint8, CHANNELS), encoder.encode(clip))
+    peer.send(wire.Samples(0, 6), raw(np.full(9, np.nan, np.float32)))
+    failed, _ = peer.receive()
+    assert isinstance(failed, Failed) and failed.id == 6
     peer.send(wire.Close(1))
     thread.join(30)
-    assert isinstance(errors[0], wire.WireError)
+    assert isinstance(errors[0], FrameError)
 
 
 @pytest.mark.parametrize(
     "changes", [{"model": "/nowhere/x.safetensors"}, {"backend": "tensorrt"}, {"model": "\0"}]
 )
-def test_what_cannot_start_says_so(
-    ends: tuple[Peer, socket.socket], codec: Codec, changes: dict[str, str]
-) -> None:
-    peer, theirs = ends
+def test_what_cannot_start_says_so(pair: Ends, codec: Codec, changes: dict[str, str]) -> None:
+    peer, theirs = pair
     thread, errors = in_thread(Worker(theirs).run)
     peer.send(configuration(codec, **changes))
-    message = peer.receive()
-    assert isinstance(message, wire.Failed) and message.request == 0
+    message, _ = peer.receive()
+    assert isinstance(message, Failed) and message.id == 0
     assert "nowhere" not in message.message
     thread.join(30)
     assert errors == []
 
 
 @pytest.mark.parametrize(
-    "message",
-    [wire.Ready(), wire.Data(1, 1, np.zeros(4, np.float32)), wire.Data(1, 1, np.zeros((0, 32), np.uint8))],
+    ("message", "payload"),
+    [
+        (wire.Ready(), b""),
+        (wire.Samples(1, 1), bytes(16)),
+        (wire.Codes(1, 1), b""),
+        (wire.Codes(1, 1), bytes(CHANNELS - 1)),
+    ],
 )
 def test_what_is_no_work_ends_the_process(
-    ends: tuple[Peer, socket.socket], codec: Codec, message: wire.Message | wire.Data
+    pair: Ends, codec: Codec, message: wire.Message, payload: bytes
 ) -> None:
-    peer, theirs = ends
+    peer, theirs = pair
     thread, errors = in_thread(Worker(theirs).run)
     peer.send(configuration(codec))
     peer.receive()
-    peer.send(message)
+    peer.send(message, payload)
     thread.join(30)
-    assert isinstance(errors[0], wire.WireError)
+    assert isinstance(errors[0], FrameError)
 
 
-def test_the_first_message_must_be_the_configuration(ends: tuple[Peer, socket.socket]) -> None:
-    peer, theirs = ends
+def test_the_first_message_must_be_the_configuration(pair: Ends) -> None:
+    peer, theirs = pair
     thread, errors = in_thread(Worker(theirs).run)
     peer.send(wire.Close(1))
     thread.join(30)
-    assert isinstance(errors[0], wire.WireError)
+    assert isinstance(errors[0], FrameError)
 
 
 def test_the_sizes_of_the_ramp_are_warm() -> None:
@@ -226,40 +190,9 @@ def test_the_program_ends_with_the_socket(codec: Codec, monkeypatch: pytest.Monk
     ours, theirs = socket.socketpair()
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
-    monkeypatch.setattr(worker_module, "_die_with_parent", lambda: None)
+    monkeypatch.setattr(serve_module, "_die_with_parent", lambda: None)
     thread, errors = in_thread(lambda: main(theirs.detach()))
-    Peer(ours).send(configuration(codec))
-    ours.close()
+    with ours:
+        Channel(ours, wire.LANGUAGE).send(configuration(codec))
     thread.join(30)
     assert (ended, errors) == ([0], [])
-
-
-def test_a_process_dies_with_its_parent(codec: Codec) -> None:
-    """Even in the middle of something: the parent is killed, and the kernel ends the child."""
-    program = (
-        "import os, socket, subprocess, sys\n"
-        "from tts_core.nanocodec.link import _spawn\n"
-        "ours, theirs = socket.socketpair()\n"
-        "child = _spawn(theirs)\n"
-        "print(child.pid, flush=True)\n"
-        "os.set_inheritable(ours.fileno(), True)\n"
-        "sys.stdin.read()\n"
-    )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment(),
-        text=True,
-    )
-    assert parent.stdin is not None and parent.stdout is not None
-    with parent.stdin, parent.stdout:
-        child = int(parent.stdout.readline())
-        watch = os.pidfd_open(child)
-        parent.send_signal(signal.SIGKILL)
-        parent.wait(30)
-        # The end of a process makes its descriptor readable.
-        import select
-
-        assert select.select((watch,), (), (), 30)[0]
-        os.close(watch)
