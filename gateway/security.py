@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 X_API_KEY = "x-api-key"
 BEARER = "bearer"
 QUERY = "query"
-ALL_STYLES: frozenset[str] = frozenset({X_API_KEY, BEARER, QUERY})
-QUERY_NAMES = ("api_key", "access_token", "token")
+XI_API_KEY = "xi-api-key"
+ALL_STYLES: frozenset[str] = frozenset({X_API_KEY, BEARER, QUERY, XI_API_KEY})
+QUERY_NAMES = ("api_key", "access_token", "token", "authorization", "single_use_token")
 LONGEST_CREDENTIAL = 4096
 PROXY_HEADERS = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
 
@@ -40,12 +41,15 @@ def credential(request: web.Request, styles: Collection[str] = ALL_STYLES) -> st
     found = ""
     if X_API_KEY in styles:
         found = request.headers.get("X-API-Key", "").strip()
+    if not found and XI_API_KEY in styles:
+        found = request.headers.get(XI_API_KEY, "").strip()
     if not found and BEARER in styles:
         scheme, _, rest = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
         if scheme.lower() in {"bearer", "token"}:
             found = rest.strip()
     if not found and QUERY in styles:
         found = next((value for name in QUERY_NAMES if (value := request.query.get(name, ""))), "")
+        found = found.removeprefix("Bearer ").strip()
     return found if len(found) <= LONGEST_CREDENTIAL else ""
 
 
@@ -155,7 +159,12 @@ class Guard:
     # -- credentials ------------------------------------------------------------------------------------
 
     async def authenticate(
-        self, request: web.Request, *, styles: Collection[str] = ALL_STYLES, scope: Scope | None = Scope.SPEAK
+        self,
+        request: web.Request,
+        *,
+        styles: Collection[str] = ALL_STYLES,
+        scope: Scope | None = Scope.SPEAK,
+        given: str | None = None,
     ) -> Principal:
         """Find who asks.
 
@@ -163,6 +172,7 @@ class Guard:
             request: the request, not yet upgraded.
             styles: where a credential is looked for.
             scope: what it must allow (S4); None for nothing in particular.
+            given: the credential where the request itself has none: a dialect's first message (S1).
 
         Raises:
             Unauthorised: no credential, or a wrong one.
@@ -172,9 +182,10 @@ class Guard:
         self.check(request)
         if self.cross_site(request):
             raise Forbidden("pages of another site may not connect", field="Origin")
-        given = credential(request, styles)
-        if not given:
-            raise Unauthorised("a key is needed: X-API-Key, Authorization: Bearer, or ?api_key=")
+        if given is None:
+            given = credential(request, styles)
+        if not given or len(given) > LONGEST_CREDENTIAL:
+            raise Unauthorised("a key is needed: X-API-Key, xi-api-key, Authorization: Bearer, or ?api_key=")
         principal = await self._principal(request, given)
         if scope is not None:
             principal.require(scope)
