@@ -168,6 +168,14 @@ def _origins(value: object) -> tuple[str, ...]:
     return tuple(origin(item) for item in _list(value))
 
 
+def _prefix(value: object) -> str:
+    """A path before the routes of a dialect, as ``/v1``; empty for none, which is written ``/``."""
+    path = _text(value).rstrip("/")
+    if path and not re.fullmatch(r"(/[A-Za-z0-9._~-]+){1,8}", path):
+        raise _Bad("is not a path")
+    return path
+
+
 def _redis(value: object) -> str:
     text = _text(value)
     if text and (urlsplit(text).scheme not in {"redis", "rediss", "unix"}):
@@ -357,6 +365,18 @@ class Settings:
             "accepts": "a table, or name=voice pairs ('*' takes every unknown name)",
             "secret": False,
         },
+    )
+
+    elevenlabs_prefix: str = _set(
+        "/v1", _prefix, "what comes before /text-to-speech: a path as /v1, or / for nothing"
+    )
+    close_context_policy: str = _set(
+        "smart",
+        _word("smart", "drain"),
+        "smart (close_context cuts what was not flushed just before) or drain (what was flushed is spoken)",
+    )
+    elevenlabs_absolute_alignment: bool = _set(
+        False, _flag, "on or off (on: sync_alignment=true gets times from the start of the context)"
     )
 
     reference_hosts: tuple[str, ...] = _set(

@@ -33,6 +33,7 @@ from tts_core.engine import VoiceInfo
 from tts_core.errors import BadRequest, LegClosed, UnknownVoice, VoxwireError
 
 from . import cartesia_wire as wire
+from . import elevenlabs_lists
 
 HEARTBEAT_S = 4.0
 HEARTBEAT_AGENT = "LiveKit Agents"
@@ -45,8 +46,8 @@ def routes(services: Services) -> list[web.RouteDef]:
         web.get("/tts/websocket", websocket),
         web.post("/tts/bytes", tts_bytes),
         web.post("/tts/sse", tts_sse),
-        web.get("/voices", voices),
-        web.get("/voices/{id}", voice),
+        web.get("/voices", elevenlabs_lists.by_key(voices, elevenlabs_lists.voices)),
+        web.get("/voices/{id}", elevenlabs_lists.by_key(voice, elevenlabs_lists.voice)),
     ]
 
 

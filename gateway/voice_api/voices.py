@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from aiohttp import hdrs, web
 
+from gateway.dialects import elevenlabs_lists
 from gateway.security import authenticate
 from gateway.services import Services, services_of
 from gateway.voice_api.upload import read_upload
@@ -171,9 +172,9 @@ def routes(services: Services) -> list[web.RouteDef]:
     """The routes of this module."""
     return [
         web.get("/v1/voices.md", page),
-        web.get("/v1/voices", voices),
+        web.get("/v1/voices", elevenlabs_lists.by_key(voices, elevenlabs_lists.voices)),
         web.post("/v1/voices", make),
-        web.get("/v1/voices/{id}", voice),
+        web.get("/v1/voices/{id}", elevenlabs_lists.by_key(voice, elevenlabs_lists.voice)),
         web.delete("/v1/voices/{id}", delete),
         web.get("/v1/receipts/key", key),
         web.get("/v1/receipts/{id}", receipt),
