@@ -256,6 +256,45 @@ async def test_limits_compute_nothing(store: Store) -> None:
     await desk.close()
 
 
+async def test_the_limit_of_living_voices_holds_for_many_at_once(store: Store) -> None:
+    limits = VoiceLimits(session_voices=5, permanent_voices=5)
+    desks = [VoiceDesk(store, SECRET, limits=limits) for _ in range(2)]
+    consent, model = await _consent(desks[0]), Model()
+    results = await asyncio.gather(
+        *(desks[i % 2].enrolment.enrol("acme", None, f"{i:064x}", "m1", consent, model) for i in range(24)),
+        return_exceptions=True,
+    )
+    assert sum(isinstance(r, LimitExceeded) for r in results) == 19
+    assert len(await desks[0].catalogue.list("acme")) == model.begun == 5
+    for desk in desks:
+        await desk.close()
+
+
+async def test_an_enrolment_that_comes_to_nothing_gives_its_place_back(store: Store) -> None:
+    desk = VoiceDesk(store, SECRET, size=16_384, limits=VoiceLimits(permanent_voices=1))
+    consent, model = await _consent(desk), Model(ready=False)
+
+    async def broken() -> bytes:
+        return b"not a prefix"
+
+    with pytest.raises(BadRequest):
+        await desk.enrolment.enrol("acme", None, CLIP, "m1", consent, broken)
+    task = asyncio.create_task(desk.enrolment.enrol("acme", None, CLIP, "m1", consent, model))
+
+    async def begun() -> bool:
+        return model.begun == 1
+
+    await eventually(begun)
+    assert await desk.catalogue.counts("acme") == (1, 0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert await desk.catalogue.counts("acme") == (0, 0)
+    made = await desk.enrolment.enrol("acme", None, CLIP, "m1", consent, Model())
+    assert await desk.catalogue.counts("acme") == (1, 0)
+    assert (await desk.catalogue.list("acme"))[0].id == made.voice_id
+    await desk.close()
+
+
 async def test_a_failed_computation_lets_the_next_one_try(desks: list[VoiceDesk]) -> None:
     consent, model = await _consent(desks[0]), Model()
     tried, fail = asyncio.Event(), asyncio.Event()
