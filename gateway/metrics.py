@@ -24,13 +24,13 @@ REASONS = frozenset(
     {"busy", "limit_exceeded", "draining", "unauthorised", "forbidden", "bad_request", "unknown_voice",
      "unsupported_format", "text_too_long", "engine_error", "engine_crashed", "engine_timeout", "sockets",
      "store_unavailable", "peer_violation", "context_idle", "unknown_context", "not_found", "host", "origin",
-     "cannot_clone", "unknown_session", "unknown_receipt"}
+     "cannot_clone", "unknown_session", "unknown_receipt", "challenge_gone", "challenge_not_read"}
     | {
         f"reference_{reason}"
         for reason in (
             "silent", "too_short", "too_long", "too_large", "clipped", "noisy", "empty", "unsupported",
             "damaged", "rate", "channels", "undecodable", "decoder_limit", "url_invalid", "address",
-            "redirect", "fetch_timeout", "fetch_failed",
+            "redirect", "fetch_timeout", "fetch_failed", "too_little_speech", "several_speakers", "other_speaker",
         )
     }
 )  # fmt: skip

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gateway.speaking import Speaking
     from gateway.trust.check import Inspector
     from gateway.trust.marks import Marking
+    from gateway.trust.verifier import Verifier
     from gateway.voice_api.cloning import Cloning
     from sessions.keys import KeyRing
     from sessions.limits import ContextGate, RateLimiter
@@ -108,6 +109,7 @@ class Services:
     rates: RateLimiter = field(init=False)
     desk: VoiceDesk = field(init=False)
     inspector: Inspector = field(init=False)
+    verifier: Verifier | None = None
     marking: Marking = field(init=False)
     voices: VoiceStore = field(init=False)
     phrases: PhraseCache | None = None

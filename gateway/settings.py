@@ -379,6 +379,15 @@ class Settings:
         False, _flag, "on or off (on: sync_alignment=true gets times from the start of the context)"
     )
 
+    speaker_model: Path | None = _set(  # noqa: RUF009
+        None, _path, "the file that 'voxwire models convert-speaker' makes (empty: voices are not compared)"
+    )
+    consent_asr: Path | None = _set(  # noqa: RUF009
+        None, _path, "the folder of a Whisper model for CTranslate2, by which spoken consents are checked"
+    )
+    consent_python: Path | None = _set(  # noqa: RUF009
+        None, _path, "a Python interpreter with faster-whisper (empty: our own)"
+    )
     reference_hosts: tuple[str, ...] = _set(
         (),
         _reference_hosts,

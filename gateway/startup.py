@@ -15,6 +15,7 @@ from gateway.services import Services
 from gateway.settings import Settings
 from gateway.speaking import Speaking
 from gateway.trust.check import Inspector
+from gateway.trust.ears import open_ears
 from gateway.trust.marks import MarkCheck, Marking
 from gateway.voice_api.cloning import Cloning
 from sessions.keys import KeyRing
@@ -86,6 +87,7 @@ async def start(services: Services) -> None:
     services.limits = ContextGate(store if settings.redis_url else None, clock=services.clock)
     closing.push_async_callback(services.limits.close)
     await services.limits.start()
+    ears = await open_ears(settings, closing)
     desk = services.desk = VoiceDesk(
         store,
         secret,
@@ -95,9 +97,13 @@ async def start(services: Services) -> None:
             session_voices=settings.session_voices,
             permanent_voices=settings.permanent_voices,
         ),
+        verified=ears.verified,
+        missing=ears.missing,
         clock=services.clock,
     )
     services.voices = desk.voices
+    services.verifier = ears.verifier(store, desk)
+    services.inspector.checks.append(ears.same_speaker(desk))
     closing.push_async_callback(desk.close)
     await desk.start()
     closing.push_async_callback(services.holds.close)

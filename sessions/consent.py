@@ -113,11 +113,16 @@ def check_terms(terms: ConsentTerms, *, verified: frozenset[How], now: float, mi
     if terms.until is not None and not now < terms.until < 2**40:
         raise BadRequest("the end must be in the future, in seconds since 1970", field="until")
     if terms.how not in verified:
-        raise BadRequest(
-            f"{terms.how} consent needs the verifier, for which this installation lacks {missing}: "
-            f"use {' or '.join(sorted(verified))}",
-            field="how",
-        )
+        raise unverified(terms.how, verified=verified, missing=missing)
+
+
+def unverified(how: How, *, verified: frozenset[How], missing: str = EARS) -> BadRequest:
+    """The refusal of a way of consent that this installation cannot check."""
+    return BadRequest(
+        f"{how} consent needs the verifier, for which this installation lacks {missing}: "
+        f"use {' or '.join(sorted(verified))}",
+        field="how",
+    )
 
 
 def new_record(signer: Signer, tenant: str, terms: ConsentTerms, now: float) -> ConsentRecord:

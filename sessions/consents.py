@@ -20,6 +20,7 @@ from sessions.consent import (
     check_terms,
     is_id,
     new_record,
+    unverified,
 )
 from sessions.listener import Listener
 from sessions.sealing import context, seal, unseal
@@ -105,6 +106,10 @@ class ConsentBook:
     def check(self, terms: ConsentTerms) -> None:
         """Raises BadRequest that names the field for terms that no record can have here."""
         check_terms(terms, verified=self.verified, now=self._wall(), missing=self._missing)
+
+    def unverified(self, how: How) -> BadRequest:
+        """The refusal of a way that cannot be checked here, with what that would take."""
+        return unverified(how, verified=self.verified, missing=self._missing)
 
     async def create(self, tenant: str, terms: ConsentTerms, *, voice: bytes | None = None) -> ConsentRecord:
         """Sign and keep a record.

@@ -1,4 +1,4 @@
-"""Reads a request that enrols a voice: a form with a clip (RFC 7578), or JSON that names where one is.
+"""Reads requests with a recording: a form with a file (RFC 7578), or JSON that names where a clip is.
 
 Its size is counted while it is read, so that no more than the limit is ever held (trust.md S10). The clip
 lies in one buffer of ours, which is overwritten after use (V13). Only sound is taken: there is no field for
@@ -8,7 +8,8 @@ anything that a model has made (S13), and a part or field that we do not know is
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from collections.abc import Collection
+from typing import Annotated, TypeVar
 
 import msgspec
 from aiohttp import BodyPartReader, hdrs, web
@@ -47,6 +48,9 @@ class Enrolment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: Annotated[str, Meta(max_length=2000)] = ""
 
 
+T = TypeVar("T", bound=msgspec.Struct)
+
+
 class Upload:
     """A clip as it came, in one buffer, and what is asked for."""
 
@@ -65,21 +69,35 @@ async def read_upload(request: web.Request) -> Upload:
     Raises BadRequest, BodyTimeout, TextTooLong for too much, LegClosed for a client that went. On any of them
     what had been read of a clip is overwritten.
     """
-    kind = request.content_type
-    if kind == "application/json":
+    if request.content_type == "application/json":
         return await _read_json(request)
-    if kind != "multipart/form-data":
+    clip = bytearray()
+    return Upload(await read_form(request, Enrolment, clip, besides={"url"}), clip)
+
+
+async def read_form(
+    request: web.Request, kind: type[T], clip: bytearray, *, besides: Collection[str] = ()
+) -> T:
+    """Read a form: its part ``file`` into ``clip``, its fields as a ``kind`` without those of ``besides``.
+
+    Raises as :func:`read_upload`; then ``clip`` is overwritten.
+    """
+    if request.content_type != "multipart/form-data":
         raise BadRequest("send the clip as the part 'file' of multipart/form-data", field="Content-Type")
     if (request.content_length or 0) > MAX_FORM:
         raise _too_large()
-    clip = bytearray()
+    known = frozenset({"file", *(f.encode_name for f in msgspec.structs.fields(kind))} - set(besides))
     try:
         async with asyncio.timeout(UPLOAD_S):
-            asked = await _read_form(request, clip)
+            fields = await _read_fields(request, clip, known)
     except BaseException as error:
         clip[:] = bytes(len(clip))
         raise _ours(error) from None
-    return Upload(asked, clip)
+    try:
+        return msgspec.convert(fields, kind, strict=False)
+    except msgspec.ValidationError as error:
+        clip[:] = bytes(len(clip))
+        raise fault.bad_request(error) from None
 
 
 async def _read_json(request: web.Request) -> Upload:
@@ -89,7 +107,7 @@ async def _read_json(request: web.Request) -> Upload:
     return Upload(asked, bytearray())
 
 
-async def _read_form(request: web.Request, clip: bytearray) -> Enrolment:
+async def _read_fields(request: web.Request, clip: bytearray, known: frozenset[str]) -> dict[str, str]:
     fields: dict[str, str] = {}
     names: set[str] = set()
     form = await request.multipart()
@@ -98,9 +116,9 @@ async def _read_form(request: web.Request, clip: bytearray) -> Enrolment:
         if not isinstance(part, BodyPartReader) or name is None or len(names) >= MAX_PARTS:
             raise BadRequest("the form has parts that are no fields")
         if name in names:
-            raise BadRequest("the form has a field twice", field=name if name in _KNOWN else None)
-        if name not in _KNOWN or hdrs.CONTENT_TRANSFER_ENCODING in part.headers:
-            raise BadRequest(f"the fields of the form are {', '.join(sorted(_KNOWN))}")
+            raise BadRequest("the form has a field twice", field=name if name in known else None)
+        if name not in known or hdrs.CONTENT_TRANSFER_ENCODING in part.headers:
+            raise BadRequest(f"the fields of the form are {', '.join(sorted(known))}")
         names.add(name)
         if name == "file":
             await _read_part(part, clip, MAX_CLIP)
@@ -110,13 +128,7 @@ async def _read_form(request: web.Request, clip: bytearray) -> Enrolment:
             fields[name] = value.decode("utf-8")
     if not clip:
         raise BadRequest("the clip is missing: send it as the part 'file'", field="file")
-    try:
-        return msgspec.convert(fields, Enrolment, strict=False)
-    except msgspec.ValidationError as error:
-        raise fault.bad_request(error) from None
-
-
-_KNOWN = frozenset({"file", *(f.encode_name for f in msgspec.structs.fields(Enrolment))} - {"url"})
+    return fields
 
 
 async def _read_part(part: BodyPartReader, into: bytearray, most: int) -> None:
@@ -143,4 +155,4 @@ def _ours(error: BaseException) -> BaseException:
     return error
 
 
-__all__ = ["MAX_CLIP", "MAX_FORM", "Enrolment", "Upload", "read_upload"]
+__all__ = ["MAX_CLIP", "MAX_FORM", "Enrolment", "Upload", "read_form", "read_upload"]

@@ -80,7 +80,10 @@ async def voices(request: web.Request) -> web.Response:
         entries = await services.voices.catalogue.list(principal.tenant, session=session)
         listed += [own(entry) for entry in entries]
     default = services.settings.default_voice or (info.voices[0].id if info.voices else "")
-    return web.json_response({"voices": listed, "default": default, "cloning": info.can_clone})
+    ways = sorted(services.desk.consents.verified) if info.can_clone else []
+    return web.json_response(
+        {"voices": listed, "default": default, "cloning": info.can_clone, "consents": ways}
+    )
 
 
 async def make(request: web.Request) -> web.Response:

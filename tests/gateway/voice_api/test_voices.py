@@ -517,10 +517,16 @@ async def test_the_page_is_served_and_names_every_route_and_code(gateway: Runnin
     resources = {r.canonical for r in gateway.app.router.resources()}
     ours = {r for r in resources if r.startswith(("/v1/voices", "/v1/consents", "/v1/receipts"))}
     ours.remove("/v1/voices.md")
-    assert len(ours) == 6
+    assert len(ours) == 7
     for resource in ours:
         assert resource.replace("{id}", "ID") in PAGE
-    for code in ("cannot_clone", "unknown_session", "unknown_receipt"):
+    for code in (
+        "cannot_clone",
+        "unknown_session",
+        "unknown_receipt",
+        "challenge_gone",
+        "challenge_not_read",
+    ):
         assert f"`{code}`" in PAGE
     for reason in (r for r in REASONS if r.startswith("reference_")):
         assert f"`{reason}`" in PAGE or f"`{reason.removeprefix('reference')}`" in PAGE
