@@ -25,12 +25,16 @@ def readiness(services: Services) -> tuple[bool, dict[str, Any]]:
         reasons.append("draining")
     if capacity.alive < 1:
         reasons.append("engine has no live worker")
-    store = services.store.state
     ready = not reasons
+    stores = (services.store, services.lasting)
+    healthy = all(store.healthy for store in stores)
+    degraded = [] if healthy else ["store is away"]
+    if any(store.faults for store in stores):
+        degraded.append("store must not hold voices: no new ones are made")
     body = {
         "ready": ready,
-        "status": "unready" if reasons else ("ready" if store.healthy else "degraded"),
-        "reasons": reasons if store.healthy else [*reasons, "store is away"],
+        "status": "unready" if reasons else ("degraded" if degraded else "ready"),
+        "reasons": [*reasons, *degraded],
         "engine": {
             "name": services.engine.info.name,
             "alive": capacity.alive,
@@ -38,7 +42,7 @@ def readiness(services: Services) -> tuple[bool, dict[str, Any]]:
             "queued": capacity.queued,
             "xrt": round(capacity.xrt, 2),
         },
-        "store": {"driver": store.driver, "state": "ok" if store.healthy else "degraded"},
+        "store": {"driver": services.store.state.driver, "state": "ok" if healthy else "degraded"},
         "draining": services.draining.is_set(),
         "contexts": services.in_flight.count,
         "sockets": len(services.sockets),

@@ -103,6 +103,7 @@ class Services:
     scheduler: Scheduler = field(init=False)
     normaliser: Normaliser = field(init=False)
     store: Store = field(init=False)
+    lasting: Store = field(init=False)
     keyring: KeyRing = field(init=False)
     tokens: BrowserTokens = field(init=False)
     limits: ContextGate = field(init=False)

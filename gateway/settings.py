@@ -285,6 +285,22 @@ class Settings:
     redis_url: str = _set(
         "", _redis, "redis://, rediss:// or unix:// (empty: keep state in memory)", secret=True
     )
+    redis_durable_url: str = _set(
+        "",
+        _redis,
+        "the same of a Redis that is kept on disk, for what must last: keys, consents, audit rows, permanent "
+        "voices (empty: they are lost with the other one)",
+        secret=True,
+    )
+    redis_check_url: str = _set(
+        "",
+        _redis,
+        "redis_url with an account that may run INFO and CONFIG GET alone, to see that no snapshots are made",
+        secret=True,
+    )
+    redis_unchecked: bool = _set(
+        False, _flag, "on or off (on takes any Redis as it is, with a warning at each start)"
+    )
     engine: str = _set("embedded", _text, "the name of an installed engine")
     workers: int = _set(0, _whole(0, 256), "a whole number from 0 to 256 (0: one per core)")
 
@@ -592,6 +608,11 @@ def _cross_check(made: Settings) -> list[str]:
             "twilio is set but public_origin is not, so no signature of Twilio could be checked; accepted: "
             "VOXWIRE_PUBLIC_ORIGIN, the address that Twilio reaches, as https://voice.example.com"
         )
+    faults += [
+        f"{name} is set but redis_url is not; accepted: both, or redis_url alone, or none"
+        for name in ("redis_durable_url", "redis_check_url")
+        if getattr(made, name) and not made.redis_url
+    ]
     if made.data_dir.exists() and not made.data_dir.is_dir():
         faults.append(
             f"data_dir = {str(made.data_dir)!r} is not a folder; accepted: a folder we may write to"

@@ -14,6 +14,7 @@ from gateway.security import Guard
 from gateway.services import Services
 from gateway.settings import Settings
 from gateway.speaking import Speaking
+from gateway.stores import open_lasting, open_stores
 from gateway.trust.check import Inspector
 from gateway.trust.ears import open_ears
 from gateway.trust.marks import MarkCheck, Marking
@@ -23,7 +24,7 @@ from sessions.limits import ContextGate, RateLimiter
 from sessions.phrases import PhraseCache
 from sessions.principal import Principal
 from sessions.secret import DeploymentSecret
-from sessions.store import Store, open_store
+from sessions.store import Store
 from sessions.tokens import BrowserTokens
 from sessions.voice_desk import VoiceDesk
 from sessions.voice_limits import VoiceLimits
@@ -60,7 +61,8 @@ async def start(services: Services) -> None:
     """Start everything but the engine. Undone by ``close``, also after a failure half way.
 
     Raises SettingsError for a data folder that cannot be used, and for a bind beyond this machine without a
-    key. A store that is away is no error: what needs it degrades until it is back.
+    key, and for a Redis that must not hold voices. A store that is away is no error: what needs it degrades
+    until it is back.
     """
     settings, closing = services.settings, services.closing
     secret = await asyncio.to_thread(_secret, settings)
@@ -68,19 +70,21 @@ async def start(services: Services) -> None:
     closing.callback(services.wheel.close)
     services.marking = Marking(secret)
     services.inspector.checks.append(MarkCheck(services.marking))
-    store = services.store = open_store(settings.redis_url or None, clock=services.clock)
     services.metrics.store_up.set(1)
-    store.on_change(lambda healthy: services.metrics.store_up.set(int(healthy)))
-    closing.push_async_callback(store.close)
-    await store.start()
-    keyring = await _keys(services, store, secret)
+    store, lasting = await open_stores(
+        settings, closing, services.clock, lambda healthy: services.metrics.store_up.set(int(healthy))
+    )
+    services.store, services.lasting = store, lasting
+    keyring = await _keys(services, lasting, secret)
     services.tokens = BrowserTokens(
         secret.derive("browser tokens"),
         audience=settings.public_origin or "voxwire",
         store=store,
         holder=keyring.principal,
     )
-    local, local_key = await _local(keyring, settings) if settings.loopback and store.healthy else (None, "")
+    local, local_key = (
+        await _local(keyring, settings) if settings.loopback and lasting.healthy else (None, "")
+    )
     services.guard = Guard(settings, keyring, services.tokens, local, local_key)
     services.rates = RateLimiter(store, clock=services.clock)
     # Alone, a gateway has nobody to tell its counts.
@@ -91,6 +95,7 @@ async def start(services: Services) -> None:
     desk = services.desk = VoiceDesk(
         store,
         secret,
+        lasting=lasting,
         size=services.engine.info.voice_bytes or None,
         limits=VoiceLimits(
             enrolments_per_hour=settings.voices_per_hour,
@@ -171,8 +176,7 @@ def key_ring(settings: Settings, store: Store, secret: DeploymentSecret) -> KeyR
 
 async def open_keys(settings: Settings) -> tuple[KeyRing, Store]:
     """The keys for the command line, started; close both. Raises SettingsError."""
-    store = open_store(settings.redis_url or None)
-    await store.start()
+    store = await open_lasting(settings)
     keyring = key_ring(settings, store, _secret(settings))
     await keyring.start()
     return keyring, store

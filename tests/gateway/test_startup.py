@@ -76,7 +76,7 @@ async def test_an_open_bind_with_a_key_starts_and_is_not_local(tmp_path: Path) -
 
 
 async def test_a_redis_that_is_away_is_no_reason_not_to_start(tmp_path: Path) -> None:
-    away = settings(tmp_path, redis_url="redis://127.0.0.1:1/0", api_keys=f"acme:{KEY}")
+    away = settings(tmp_path, redis_url="redis://u:p@127.0.0.1:1/0", api_keys=f"acme:{KEY}")
     services = startup.build(away, engine=ToneEngine())
     async with asyncio.timeout(10):
         await startup.start(services)
@@ -109,7 +109,7 @@ async def test_a_shared_store_asks_for_a_shared_secret(
     try:
         for secret, told in (("", True), ("s" * 32, False)):
             caplog.clear()
-            away = settings(tmp_path, redis_url="redis://127.0.0.1:1/0", secret=secret)
+            away = settings(tmp_path, redis_url="redis://u:p@127.0.0.1:1/0", secret=secret)
             services = startup.build(away, engine=ToneEngine())
             try:
                 await startup.start(services)
