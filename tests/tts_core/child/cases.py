@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import select
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +16,7 @@ import msgspec
 
 from tts_core.child.failure import Failed
 from tts_core.child.frames import Language, Reader
+from tts_core.child.program import Program
 from tts_core.child.serve import Channel
 
 M = TypeVar("M")
@@ -47,6 +51,28 @@ def ends(language: Language[M]) -> Iterator[tuple[Channel[M], socket.socket]]:
     with ours, theirs:
         ours.settimeout(30)
         yield Channel(ours, language), theirs
+
+
+@contextmanager
+def spawned(name: str) -> Iterator[tuple[subprocess.Popen[bytes], Channel[Message], Ready]]:
+    """A warm worker of ``programs`` without a link; closing its socket is all that is done in the end."""
+    ours, theirs = socket.socketpair()
+    process = Program("the worker", f"tests.tts_core.child.programs:{name}", 30.0).spawn(theirs)
+    assert theirs.fileno() == -1
+    with ours:
+        ours.settimeout(30)
+        channel = Channel(ours, LANGUAGE)
+        channel.send(Load())
+        message, _ = channel.receive()
+        assert isinstance(message, Ready)
+        yield process, channel, message
+
+
+def ended(watch: int) -> bool:
+    """Wait until the process of a descriptor (``os.pidfd_open``) has ended, which makes it readable."""
+    seen = bool(select.select((watch,), (), (), 30)[0])
+    os.close(watch)
+    return seen
 
 
 def in_thread(work: Callable[[], None]) -> tuple[threading.Thread, list[BaseException]]:

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 
 from tests.tts_core.child.cases import LANGUAGE, Echo, Load, Message, Ready
@@ -77,11 +76,7 @@ def family(fd: int) -> None:
 
 
 def _family(sock: socket.socket) -> None:
-    def load(_: Load) -> tuple[Message, Callable[[], None]]:
-        child = subprocess.Popen([sys.executable, "-c", SLEEPER])
-        return Ready(child.pid), threading.Event().wait  # type: ignore[return-value]
-
-    handshake(Channel(sock, LANGUAGE), Load, load, failure="not loaded")
+    _with_child(sock, signal.pause)
 
 
 def deserter(fd: int) -> None:
@@ -90,9 +85,12 @@ def deserter(fd: int) -> None:
 
 
 def _deserter(sock: socket.socket) -> None:
+    _with_child(sock, lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def _with_child(sock: socket.socket, serving: Callable[[], None]) -> None:
     def load(_: Load) -> tuple[Message, Callable[[], None]]:
-        child = subprocess.Popen([sys.executable, "-c", SLEEPER])
-        return Ready(child.pid), lambda: os.kill(os.getpid(), signal.SIGKILL)
+        return Ready(subprocess.Popen([sys.executable, "-c", SLEEPER]).pid), serving
 
     handshake(Channel(sock, LANGUAGE), Load, load, failure="not loaded")
 
@@ -113,10 +111,24 @@ def foreign(fd: int) -> None:
 
 def hasty(fd: int) -> None:
     """Begin with something else than Ready or Failed."""
-    Channel(socket.socket(fileno=fd), LANGUAGE).send(Echo(1))
+    channel = Channel(socket.socket(fileno=fd), LANGUAGE)
+    channel.receive()
+    channel.send(Echo(1))
     signal.pause()
 
 
 def refuses(fd: int) -> None:
     """Fail with what is no error of a start."""
-    Channel(socket.socket(fileno=fd), LANGUAGE).send(Failed(0, "busy", "come again", "retry"))
+    channel = Channel(socket.socket(fileno=fd), LANGUAGE)
+    channel.receive()
+    channel.send(Failed(0, "busy", "come again", "retry"))
+
+
+def deaf(fd: int) -> None:
+    """Do not care for the socket once it is ready, nor for anything else."""
+    serve(fd, _deaf)
+
+
+def _deaf(sock: socket.socket) -> None:
+    channel = Channel(sock, LANGUAGE)
+    handshake(channel, Load, lambda _: (Ready(os.getpid()), signal.pause), failure="not loaded")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import select
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -15,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.tts_core.child.cases import LANGUAGE, Echo, Load, Message, Ready, exists
+from tests.tts_core.child.cases import LANGUAGE, Echo, Load, Message, Ready, ended, exists
 from tts_core.child.frames import FrameError, numbers, raw
 from tts_core.child.link import Link
 from tts_core.child.program import Program
@@ -70,8 +69,7 @@ async def gone(pid: int) -> None:
         watch = os.pidfd_open(pid)
     except ProcessLookupError:
         return
-    assert await asyncio.to_thread(select.select, (watch,), (), (), 30) != ([], [], [])
-    os.close(watch)
+    assert await asyncio.to_thread(ended, watch)
 
 
 @pytest.mark.parametrize("name", ["echo", "loop"])

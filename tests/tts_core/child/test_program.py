@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -13,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.tts_core.child.cases import LANGUAGE, Load, Ready, exists
+from tests.tts_core.child.cases import ended, exists, spawned
 from tts_core.child.program import Program, kill
-from tts_core.child.serve import Channel
 
 ECHO = Program("the worker", "tests.tts_core.child.programs:echo", 30.0)
 
@@ -40,14 +38,8 @@ def test_the_owner_adds_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_worker_runs_in_a_session_of_its_own_and_can_be_ended() -> None:
-    ours, theirs = socket.socketpair()
-    process = ECHO.spawn(theirs)
-    assert theirs.fileno() == -1
-    with ours:
-        ours.settimeout(30)
-        channel = Channel(ours, LANGUAGE)
-        channel.send(Load())
-        assert channel.receive()[0] == Ready(process.pid)
+    with spawned("echo") as (process, _, ready):
+        assert ready.pid == process.pid
         assert os.getsid(process.pid) == os.getpgid(process.pid) == process.pid
         kill(process)
         assert process.wait(30) == -signal.SIGKILL
@@ -56,19 +48,11 @@ def test_a_worker_runs_in_a_session_of_its_own_and_can_be_ended() -> None:
 
 
 def test_what_a_dead_worker_left_behind_is_ended() -> None:
-    ours, theirs = socket.socketpair()
-    process = replace(ECHO, entry="tests.tts_core.child.programs:deserter").spawn(theirs)
-    with ours:
-        ours.settimeout(30)
-        channel = Channel(ours, LANGUAGE)
-        channel.send(Load())
-        message, _ = channel.receive()
-        assert isinstance(message, Ready)
-        watch = os.pidfd_open(message.pid)
-        assert ours.recv(1) == b""
+    with spawned("deserter") as (process, peer, ready):
+        watch = os.pidfd_open(ready.pid)
+        assert peer.sock.recv(1) == b""
         kill(process)
-        assert select.select((watch,), (), (), 30)[0]
-        os.close(watch)
+        assert ended(watch)
         process.wait(30)
 
 

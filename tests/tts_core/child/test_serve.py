@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.tts_core.child.cases import LANGUAGE, Echo, Load, Message, Ready, ends
+from tests.tts_core.child.cases import LANGUAGE, Echo, Load, Message, Ready, ended, ends, spawned
 from tts_core.child import serve as serve_module
 from tts_core.child.failure import Failed
 from tts_core.child.frames import FrameError
@@ -110,9 +109,9 @@ def test_no_error_while_serving_is_taken_for_one_of_the_start(pair: Ends) -> Non
 def test_the_process_ends_with_its_work(
     error: Exception | None, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended: list[int] = []
+    status_of: list[int] = []
     guarded: list[bool] = []
-    monkeypatch.setattr(os, "_exit", ended.append)
+    monkeypatch.setattr(os, "_exit", status_of.append)
     monkeypatch.setattr(serve_module, "_die_with_parent", lambda: guarded.append(True))
     ours, theirs = socket.socketpair()
 
@@ -124,35 +123,30 @@ def test_the_process_ends_with_its_work(
     with ours:
         serve(theirs.detach(), work)
         assert ours.recv(1) == b""
-    assert (ended, guarded) == ([status], [True])
+    assert (status_of, guarded) == ([status], [True])
 
 
 def test_no_group_is_ended_that_others_lead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours may be led by the shell that started the tests; a worker leads its own."""
-    ended: list[int] = []
+    groups: list[int] = []
     monkeypatch.setattr(os, "getpgrp", lambda: os.getpid() + 1)
-    monkeypatch.setattr(os, "killpg", lambda group, sign: ended.append(group))
+    monkeypatch.setattr(os, "killpg", lambda group, sign: groups.append(group))
     serve_module._end_group()
-    assert ended == []
+    assert groups == []
 
 
 OWNER = """
-import socket, sys
-from tests.tts_core.child.cases import LANGUAGE, Load
-from tts_core.child.program import Program
-from tts_core.child.serve import Channel
-ours, theirs = socket.socketpair()
-child = Program("the worker", "tests.tts_core.child.programs:" + sys.argv[1], 30.0).spawn(theirs)
-channel = Channel(ours, LANGUAGE)
-channel.send(Load())
-print(child.pid, channel.receive()[0].pid, flush=True)
-sys.stdin.read()
+import sys
+from tests.tts_core.child.cases import spawned
+with spawned(sys.argv[1]) as (process, _, ready):
+    print(process.pid, ready.pid, flush=True)
+    sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("name", ["echo", "loop", "family"])
-def test_a_worker_and_its_own_die_with_the_owner(name: str) -> None:
-    """The owner is killed; ``family`` does not even look at its socket, and has started another process."""
+@pytest.mark.parametrize(("name", "count"), [("echo", 1), ("loop", 1), ("deaf", 1), ("family", 2)])
+def test_a_worker_and_its_own_die_with_the_owner(name: str, count: int) -> None:
+    """The owner is killed; ``deaf`` and ``family``, which has started another process, look at no socket."""
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, name],
         stdin=subprocess.PIPE,
@@ -163,29 +157,18 @@ def test_a_worker_and_its_own_die_with_the_owner(name: str) -> None:
     assert owner.stdin is not None and owner.stdout is not None
     with owner.stdin, owner.stdout:
         watched = [os.pidfd_open(pid) for pid in {*map(int, owner.stdout.readline().split())}]
-        assert len(watched) == (2 if name == "family" else 1)
+        assert len(watched) == count
         owner.send_signal(signal.SIGKILL)
         owner.wait(30)
-        for watch in watched:
-            # The end of a process makes its descriptor readable.
-            assert select.select((watch,), (), (), 30)[0]
-            os.close(watch)
+    assert all(map(ended, watched))
 
 
 @pytest.mark.parametrize("hold", [False, True])
 def test_a_family_ends_when_the_socket_is_closed(hold: bool) -> None:
     """Also with something unread in the socket."""
-    ours, theirs = socket.socketpair()
-    process = Program("the worker", "tests.tts_core.child.programs:family", 30.0).spawn(theirs)
-    with ours:
-        ours.settimeout(30)
-        channel = Channel(ours, LANGUAGE)
-        channel.send(Load())
-        message, _ = channel.receive()
-        assert isinstance(message, Ready)
-        watch = os.pidfd_open(message.pid)
+    with spawned("family") as (process, peer, ready):
+        watch = os.pidfd_open(ready.pid)
         if hold:
-            channel.send(Echo(1), bytes(1000))
+            peer.send(Echo(1), bytes(1000))
     assert process.wait(30) == -signal.SIGKILL
-    assert select.select((watch,), (), (), 30)[0]
-    os.close(watch)
+    assert ended(watch)
