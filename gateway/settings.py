@@ -416,6 +416,13 @@ class Settings:
     session_voices: int = _set(
         200, _whole(0, 100_000), "a whole number from 0 to 100000 (living at once, per tenant)"
     )
+    mark: bool = _set(False, _flag, "on or off (an inaudible mark of this deployment in all that is spoken)")
+    reference_perth: str = _set(
+        "off",
+        _text,
+        "off, on (look for Resemble's mark in clips, too; resemble-perth is installed here), or the path of "
+        "a Python that has it",
+    )
     permanent_voices: int = _set(2000, _whole(0, 100_000), "a whole number from 0 to 100000 (per tenant)")
 
     log_level: str = _set("info", _word("debug", "info", "warning", "error"), "debug, info, warning or error")
@@ -432,13 +439,6 @@ class Settings:
         """One line a setting for people: variable, value (never a secret's), what is accepted."""
         for name, item in _FIELDS.items():
             value = getattr(self, name)
-    mark: bool = _set(False, _flag, "on or off (an inaudible mark of this deployment in all that is spoken)")
-    reference_perth: str = _set(
-        "off",
-        _text,
-        "off, on (look for Resemble's mark in clips, too; resemble-perth is installed here), or the path of "
-        "a Python that has it",
-    )
             shown = ("(set)" if value else "(not set)") if item.metadata["secret"] else _shown(value)
             called = "[[twilio]]" if name == "twilio" else f"{PREFIX}{name.upper()}"
             yield f"{called} = {shown}  ({item.metadata['accepts']})"
@@ -603,6 +603,11 @@ def _cross_check(made: Settings) -> list[str]:
                 faults.append(f"{name} = {str(path)!r} is not a file; accepted: the path of a PEM file")
         if made.tls_port == made.port and made.port:
             faults.append("tls_port is the same as port; accepted: another port")
+    if made.mark and made.redis_url and not made.secret:
+        faults.append(
+            "mark is on and redis_url is set but secret is not: no gateway would know another's marks;"
+            " accepted: VOXWIRE_SECRET, alike on every gateway"
+        )
     if made.twilio and not made.public_origin:
         faults.append(
             "twilio is set but public_origin is not, so no signature of Twilio could be checked; accepted: "
@@ -618,8 +623,3 @@ def _cross_check(made: Settings) -> list[str]:
             f"data_dir = {str(made.data_dir)!r} is not a folder; accepted: a folder we may write to"
         )
     return faults
-    if made.mark and made.redis_url and not made.secret:
-        faults.append(
-            "mark is on and redis_url is set but secret is not: no gateway would know another's marks;"
-            " accepted: VOXWIRE_SECRET, alike on every gateway"
-        )
