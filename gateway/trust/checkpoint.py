@@ -104,7 +104,7 @@ def _storages(stream: io.BytesIO, keys: list[Any]) -> Iterator[tuple[str, bytes]
     for key in keys:
         size = int.from_bytes(stream.read(8), "little", signed=True)
         total += max(size, 0)
-        values = stream.read(4 * size) if 0 <= size and total <= MOST_VALUES else b""
+        values = stream.read(4 * size) if size >= 0 and total <= MOST_VALUES else b""
         if size < 0 or len(values) != 4 * size:
             raise _damaged()
         yield key, values

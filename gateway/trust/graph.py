@@ -1,9 +1,9 @@
 """The speaker model as an ONNX graph, written byte by byte: the same weights always give the same file.
 
-The network is that of "Generalized end-to-end loss for speaker verification" (Wan et al., 2018) as Resemblyzer
-0.1.4 has it: three LSTM layers of 256 over 40 mel bands, the last state through a linear layer and a ReLU.
-ONNX is protocol buffers (onnx.proto, IR version 9); so few of its messages are needed here that no package
-is worth its weight in the base install.
+The network is that of "Generalized end-to-end loss for speaker verification" (Wan et al., 2018) as
+Resemblyzer 0.1.4 has it: three LSTM layers of 256 over 40 mel bands, the last state through a linear layer
+and a ReLU. ONNX is protocol buffers (onnx.proto, IR version 9); so few of its messages are needed here that
+no package is worth its weight in the base install.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def build(tensors: Tensors) -> bytes:
 
 
 def _gates(array: NDArray[np.float32]) -> NDArray[np.float32]:
-    """From torch's order of the gates (input, forget, cell, output) to ONNX's (input, output, forget, cell)."""
+    """From torch's order of the gates (in, forget, cell, out) to ONNX's (in, out, forget, cell)."""
     into, forget, cell, out = np.split(array, 4)
     return np.concatenate([into, out, forget, cell])
 
