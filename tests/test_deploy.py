@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from dataclasses import fields
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,6 +15,7 @@ import pytest
 import yaml
 
 from gateway.settings import ENV_ONLY, PREFIX, Settings
+from gateway.stores import open_stores
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
@@ -20,7 +23,7 @@ OWN = {"VOXWIRE_NAME"}
 """A placeholder in prose."""
 
 
-@pytest.mark.parametrize("name", ["Dockerfile", "compose.yaml", "voxwire.service", "twiml.xml"])
+@pytest.mark.parametrize("name", ["Dockerfile", "compose.yaml", "redis.conf", "voxwire.service", "twiml.xml"])
 def test_every_file_says_what_was_tried_and_names_real_settings(name: str) -> None:
     text = (DEPLOY / name).read_text()
     assert "Tried:" in text
@@ -42,28 +45,59 @@ def test_the_image_copies_what_exists_and_every_package() -> None:
     assert "USER 10001" in lines
 
 
-def test_compose_gives_the_gateway_a_redis_that_keeps_nothing() -> None:
+def test_compose_gives_the_gateway_a_redis_that_keeps_nothing_and_one_that_does() -> None:
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
-    gateway, redis = services["gateway"], services["redis"]
+    gateway = services["gateway"]
     assert (DEPLOY / gateway["build"]["context"]).resolve() == ROOT
     assert (ROOT / gateway["build"]["dockerfile"]).is_file()
-    assert gateway["environment"]["VOXWIRE_REDIS_URL"].startswith("redis://redis:")
-    assert shlex.join(redis["command"]).startswith("redis-server --save '' --appendonly no ")
-    assert set(redis["networks"]) == {"back"}
+    for name in ("redis", "durable"):
+        redis = services[name]
+        assert gateway["depends_on"][name] == {"condition": "service_healthy"}
+        assert redis["network_mode"] == "none"
+        assert "sockets:/run/voxwire-redis" in redis["volumes"]
+        assert (DEPLOY / redis["volumes"][0].split(":")[0]).is_file()
+    assert services["redis"]["tmpfs"] == ["/data"]
+    assert "durable:/data" in services["durable"]["volumes"]
 
 
-def test_redis_takes_the_arguments_of_compose(tmp_path: Path) -> None:
-    arguments = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["redis"]["command"]
-    # Port 0 and no socket: it reads its configuration, finds that it has nowhere to listen, and ends.
-    done = subprocess.run(
-        [*arguments, "--port", "0", "--dir", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert "Configured to not listen anywhere" in done.stdout
-    assert "FATAL CONFIG" not in done.stdout + done.stderr
+@pytest.fixture
+def composed(tmp_path: Path) -> Iterator[Settings]:
+    """Both servers as compose starts them, with this machine's folders for the container's; how to reach them."""
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    here = {"/etc/voxwire/": f"{DEPLOY}/", "/run/voxwire-redis/": f"{tmp_path}/", "/data": str(tmp_path)}
+
+    def local(text: str) -> str:
+        for there, folder in here.items():
+            text = text.replace(there, folder)
+        return text
+
+    started = []
+    try:
+        for name in ("redis", "durable"):
+            command = [local(argument) for argument in services[name]["command"]]
+            if name == "redis":  # its socket is in the file
+                command += ["--unixsocket", str(tmp_path / "redis.sock"), "--dir", str(tmp_path)]
+            started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+            test = [local(argument) for argument in services[name]["healthcheck"]["test"][1:]]
+            until = time.monotonic() + 20
+            while subprocess.run(test, capture_output=True, check=False).stdout != b"PONG\n":
+                assert time.monotonic() < until
+        environment = {k: local(v) for k, v in services["gateway"]["environment"].items() if "_REDIS_" in k}
+        yield Settings.load(environment)
+    finally:
+        for process in started:
+            process.kill()
+            process.wait(timeout=10)
+
+
+async def test_the_gateway_takes_both_as_compose_starts_them(composed: Settings) -> None:
+    async with AsyncExitStack() as stack:
+        stores = await open_stores(composed, stack)
+        assert stores[0] is not stores[1]
+        for store in stores:
+            assert store.healthy
+            assert store.faults == ()
+            await store.set("vx:t:a", b"1", 5)
 
 
 def test_the_unit_starts_the_linked_environment_and_is_hardened(tmp_path: Path) -> None:
