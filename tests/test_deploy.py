@@ -62,7 +62,7 @@ def test_compose_gives_the_gateway_a_redis_that_keeps_nothing_and_one_that_does(
 
 @pytest.fixture
 def composed(tmp_path: Path) -> Iterator[Settings]:
-    """Both servers as compose starts them, with this machine's folders for the container's; how to reach them."""
+    """Both servers as compose starts them, with our folders for the containers'; how to reach them."""
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     here = {"/etc/voxwire/": f"{DEPLOY}/", "/run/voxwire-redis/": f"{tmp_path}/", "/data": str(tmp_path)}
 

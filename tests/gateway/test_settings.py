@@ -274,3 +274,12 @@ def test_the_description_names_every_setting_and_no_secret(tmp_path: Path) -> No
     assert "VOXWIRE_VOICE_ALIASES = ada=heart  (" in text
     assert "[[twilio]] = (set)  (" in text
     assert not any(secret in text for secret in (KEY, "p" * 32, "t" * 32))
+
+
+def test_the_other_addresses_of_redis_need_the_first(tmp_path: Path) -> None:
+    urls = {"redis_durable_url": "unix:///durable.sock", "redis_check_url": "redis://check:pw-of-check@x"}
+    found = faults(tmp_path, **urls)
+    assert [line.split()[0] for line in found] == list(urls)
+    made = load(tmp_path, redis_url="unix:///redis.sock", redis_unchecked="yes", **urls)
+    assert made.redis_unchecked
+    assert "pw-of-check" not in "\n".join(made.describe()) + repr(made)
