@@ -62,6 +62,7 @@ class Socket:
         self._bucket = Bucket(services.settings.messages_per_s, services.clock)
         self._sent = services.metrics.bytes.labels(dialect, "out")
         self._received = services.metrics.bytes.labels(dialect, "in")
+        self._closing: asyncio.Event | None = None  # of a close under way
 
     @property
     def closed(self) -> bool:
@@ -119,12 +120,21 @@ class Socket:
                 return
 
     async def close(self, code: int = WSCloseCode.OK, reason: str = "") -> None:
-        """Close with a code and our words; a peer that does not answer is dropped after CLOSE_DEADLINE_S."""
+        """Close with a code and our words; a peer that does not answer is dropped after CLOSE_DEADLINE_S.
+
+        A second call returns when the first one is through, which is cut short by nothing.
+        """
+        if self._closing is not None:
+            await self._closing.wait()
+            return
+        self._closing = asyncio.Event()
         try:
             async with asyncio.timeout(CLOSE_DEADLINE_S):
                 await self.ws.close(code=code, message=reason.encode()[:120])
         except (TimeoutError, ConnectionError, RuntimeError):
             self.abort()
+        finally:
+            self._closing.set()
 
     def abort(self) -> None:
         """Drop the connection now; unsent data is thrown away."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gateway.encoding import encode, open_encoder
 from gateway.spoken import base_options
 from sessions.events import TERMINAL, Audio, Cancelled, Done, Event, Failed, Flushed, Words
-from tts_core.errors import BadRequest
+from tts_core.errors import BadRequest, TextTooLong, VoxwireError
 
 from . import elevenlabs_wire as wire
 from .elevenlabs_alignment import CharacterClock
@@ -68,6 +68,7 @@ class Turn:
         self._schedule = Schedule()
         self._flushed = False  # the last thing said was a bare flush
         self._said = False
+        self._taken = 0  # characters
         self._timer: asyncio.TimerHandle | None = None
         output = params.output
         self._encoder = open_encoder(output.container, output.format, bitrate=output.bitrate)
@@ -127,20 +128,21 @@ class Turn:
             self._flushed = self._flushed or not text.strip()
 
     def _add(self, text: str, *, trigger: bool) -> None:
+        options = self.runner.options
+        if self._taken + len(text) > options.max_characters:
+            raise TextTooLong(f"a context takes at most {options.max_characters} characters", field="text")
         if not self._said:
             self._link.services.scheduler.check()
         if self._segments:
             # A blank after each phrase: they are separate words, and pipecat takes a word for said by it.
             self.runner.text(text if text[-1].isspace() else text + " ")
         else:
-            options = self.runner.options
-            if self._schedule.held + len(text) > options.max_pending_characters:
-                self._release()
             due = self._schedule.add(text, trigger=trigger)
             if due:
                 self.runner.text(due)
             self._watch()
         self._said = True
+        self._taken += len(text)
 
     def _watch(self) -> None:
         """Let go of what the schedule holds when the text pauses."""
@@ -148,7 +150,13 @@ class Turn:
             self._timer.cancel()
             self._timer = None
         if self._schedule.held:
-            self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._release)
+            self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._paused)
+
+    def _paused(self) -> None:
+        try:
+            self._release()
+        except VoxwireError as error:  # it may not be spoken after all
+            self._link.services.spawn(self.runner.fail(error), name="elevenlabs refusal")
 
     def _release(self) -> None:
         text = self._schedule.flush()
