@@ -30,7 +30,8 @@ REASONS = frozenset(
         for reason in (
             "silent", "too_short", "too_long", "too_large", "clipped", "noisy", "empty", "unsupported",
             "damaged", "rate", "channels", "undecodable", "decoder_limit", "url_invalid", "address",
-            "redirect", "fetch_timeout", "fetch_failed", "too_little_speech", "several_speakers", "other_speaker",
+            "redirect", "fetch_timeout", "fetch_failed", "too_little_speech", "several_speakers",
+            "other_speaker",
         )
     }
 )  # fmt: skip

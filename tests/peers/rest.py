@@ -50,6 +50,16 @@ class VoiceClient:
         asked = {"subject": "p-17", "how": "written", "kind": "permanent", "evidence": "ab" * 32} | terms
         return str((await self.ask("POST", "/v1/consents", json=asked))["id"])
 
+    async def spoken(self, challenge: str, answer: bytes, **fields: str) -> Answer:
+        """The record of a consent that was read aloud."""
+        form = aiohttp.FormData(default_to_multipart=True)
+        for name, value in (
+            {"challenge": challenge, "subject": "p-17", "kind": "permanent"} | fields
+        ).items():
+            form.add_field(name, value)
+        form.add_field("file", answer, filename="answer.wav")
+        return await self.ask("POST", "/v1/consents", data=form)
+
     async def enrol(self, data: bytes | None = None, *, consent: str | None = None, **fields: str) -> Answer:
         """A new voice from a clip."""
         form = aiohttp.FormData(default_to_multipart=True)
