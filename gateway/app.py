@@ -36,6 +36,7 @@ ROUTE_MODULES = (
     "gateway.dialects.elevenlabs",
     "gateway.dialects.models",
     "gateway.dialects.openai",
+    "gateway.dialects.deepgram",
     "gateway.media",
     "gateway.voice_api.consents",
     "gateway.voice_api.voices",

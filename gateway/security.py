@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 X_API_KEY = "x-api-key"
 BEARER = "bearer"
+SUBPROTOCOL = "subprotocol"
 QUERY = "query"
 XI_API_KEY = "xi-api-key"
-ALL_STYLES: frozenset[str] = frozenset({X_API_KEY, BEARER, QUERY, XI_API_KEY})
+ALL_STYLES: frozenset[str] = frozenset({X_API_KEY, BEARER, SUBPROTOCOL, QUERY, XI_API_KEY})
 QUERY_NAMES = ("api_key", "access_token", "token", "authorization", "single_use_token")
 LONGEST_CREDENTIAL = 4096
 PROXY_HEADERS = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
@@ -46,6 +47,11 @@ def credential(request: web.Request, styles: Collection[str] = ALL_STYLES) -> st
     if not found and BEARER in styles:
         scheme, _, rest = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
         if scheme.lower() in {"bearer", "token"}:
+            found = rest.strip()
+    if not found and SUBPROTOCOL in styles:
+        # A browser can set no header: it offers the protocols "token" and the key (protocols.md 1.4).
+        scheme, _, rest = request.headers.get("Sec-WebSocket-Protocol", "").partition(",")
+        if scheme.strip().lower() in {"bearer", "token"}:
             found = rest.strip()
     if not found and QUERY in styles:
         found = next((value for name in QUERY_NAMES if (value := request.query.get(name, ""))), "")

@@ -30,7 +30,7 @@ def check_times(words: list[list[Any]], seconds: float) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sentence", "token"])
 def test_pipecat_speaks_a_turn(gateway: GatewayProcess, mode: str) -> None:
-    result = drive(gateway, "pipecat", "pipecat_cartesia.py", mode)
+    result = drive(gateway, "pipecat", "pipecat_tts.py", "cartesia", mode)
     assert result["errors"] == []
     assert " ".join(word for word, _ in result["words"]) == SENTENCES
     times = [pts for _, pts in result["words"]]
@@ -43,7 +43,7 @@ def test_pipecat_speaks_a_turn(gateway: GatewayProcess, mode: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["interrupt", "late"])
 def test_pipecat_interrupts_and_speaks_again(gateway: GatewayProcess, mode: str) -> None:
-    result = drive(gateway, "pipecat", "pipecat_cartesia.py", mode)
+    result = drive(gateway, "pipecat", "pipecat_tts.py", "cartesia", mode)
     assert result["errors"] == []
     assert [word for word, _ in result["words"]][-2:] == ["Second", "answer."]
     audible(result["audio"])
@@ -51,7 +51,7 @@ def test_pipecat_interrupts_and_speaks_again(gateway: GatewayProcess, mode: str)
 
 @pytest.mark.slow
 def test_livekit_speaks_a_turn_with_timed_words(gateway: GatewayProcess) -> None:
-    result = drive(gateway, "livekit", "livekit_cartesia.py", "turn")
+    result = drive(gateway, "livekit", "livekit_tts.py", "cartesia", "turn")
     # Whether a sentence's first word carries its blank depends on when LiveKit got its text.
     said = "".join(word for word, _, _ in result["words"])
     assert said.replace(" ", "") == SENTENCES.replace(" ", "")
@@ -60,7 +60,7 @@ def test_livekit_speaks_a_turn_with_timed_words(gateway: GatewayProcess) -> None
 
 @pytest.mark.slow
 def test_livekit_interrupts_and_speaks_again(gateway: GatewayProcess) -> None:
-    result = drive(gateway, "livekit", "livekit_cartesia.py", "interrupt")
+    result = drive(gateway, "livekit", "livekit_tts.py", "cartesia", "interrupt")
     assert "".join(word for word, _, _ in result["words"]) == "Second answer."
     assert 0.5 < audible(result["audio"]) < 2.0
     # It stopped reading: what it had got by then is bounded by our run-ahead.
@@ -69,7 +69,7 @@ def test_livekit_interrupts_and_speaks_again(gateway: GatewayProcess) -> None:
 
 @pytest.mark.slow
 def test_livekit_survives_a_long_tool_call(gateway: GatewayProcess) -> None:
-    result = drive(gateway, "livekit", "livekit_cartesia.py", "pause")
+    result = drive(gateway, "livekit", "livekit_tts.py", "cartesia", "pause")
     said = "".join(word for word, _, _ in result["words"])
     assert said.replace(" ", "") == "Letmelookthatupforyou.Hereitis,thankyou."
     assert audible(result["audio"]) > 2.0

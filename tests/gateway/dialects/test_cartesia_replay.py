@@ -14,7 +14,7 @@ from tests import virtual
 from tests.peers.cartesia import CartesiaClient, Turn, cartesia_client
 from tests.peers.gateway import Running, on_gateway
 
-CAPTURES = sorted((Path(__file__).parent / "captures").glob("*.jsonl"))
+CAPTURES = sorted((Path(__file__).parent / "captures").glob("*cartesia*.jsonl"))
 TURN = "Hello there, this is the first delta. Your order number is 4215 and it ships on Thursday."
 
 
