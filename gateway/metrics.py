@@ -31,7 +31,7 @@ REASONS = frozenset(
             "silent", "too_short", "too_long", "too_large", "clipped", "noisy", "empty", "unsupported",
             "damaged", "rate", "channels", "undecodable", "decoder_limit", "url_invalid", "address",
             "redirect", "fetch_timeout", "fetch_failed", "too_little_speech", "several_speakers",
-            "other_speaker",
+            "other_speaker", "denied",
         )
     }
 )  # fmt: skip

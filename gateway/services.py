@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gateway.trust.marks import Marking
     from gateway.trust.verifier import Verifier
     from gateway.voice_api.cloning import Cloning
+    from sessions.denied import DenyList
     from sessions.keys import KeyRing
     from sessions.limits import ContextGate, RateLimiter
     from sessions.phrases import PhraseCache
@@ -111,6 +112,7 @@ class Services:
     desk: VoiceDesk = field(init=False)
     inspector: Inspector = field(init=False)
     verifier: Verifier | None = None
+    denied: DenyList = field(init=False)
     marking: Marking = field(init=False)
     voices: VoiceStore = field(init=False)
     phrases: PhraseCache | None = None

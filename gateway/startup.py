@@ -19,6 +19,7 @@ from gateway.trust.check import Inspector
 from gateway.trust.ears import open_ears
 from gateway.trust.marks import MarkCheck, Marking
 from gateway.voice_api.cloning import Cloning
+from sessions.denied import DenyList
 from sessions.keys import KeyRing
 from sessions.limits import ContextGate, RateLimiter
 from sessions.phrases import PhraseCache
@@ -108,7 +109,8 @@ async def start(services: Services) -> None:
     )
     services.voices = desk.voices
     services.verifier = ears.verifier(store, desk)
-    services.inspector.checks.append(ears.same_speaker(desk))
+    services.denied = DenyList(lasting, secret, audit=desk.audit)
+    services.inspector.checks.append(ears.check(desk, services.denied))
     closing.push_async_callback(desk.close)
     await desk.start()
     closing.push_async_callback(services.holds.close)

@@ -10,9 +10,10 @@ from gateway.settings import Settings
 from gateway.trust.challenge import Challenges, Pick, pick
 from gateway.trust.recogniser import Recogniser
 from gateway.trust.speaker import SpeakerModel
-from gateway.trust.verifier import SameSpeaker, Verifier
+from gateway.trust.verifier import Verifier, VoiceCheck
 from sessions.consent import How
 from sessions.consents import PAPER, SPOKEN
+from sessions.denied import DenyList
 from sessions.store import Store
 from sessions.voice_desk import VoiceDesk
 
@@ -44,9 +45,9 @@ class Ears:
             return None
         return Verifier(Challenges(store, pick=choose), desk, self.recogniser, self.speakers)
 
-    def same_speaker(self, desk: VoiceDesk) -> SameSpeaker:
+    def check(self, desk: VoiceDesk, denied: DenyList) -> VoiceCheck:
         """The check of a clip, which refuses under spoken consents where there is no model."""
-        return SameSpeaker(desk.consents, desk.audit, self.speakers)
+        return VoiceCheck(desk.consents, desk.audit, self.speakers, denied)
 
 
 async def open_ears(settings: Settings, closing: AsyncExitStack) -> Ears:

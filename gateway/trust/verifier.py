@@ -1,9 +1,9 @@
-"""Consent that is spoken: a challenge, its answer, and the same voice in the clip (trust.md V2, V3).
+"""Consent that is spoken, and whose voice a clip has (trust.md V2, V3, V4, V7).
 
     verifier = Verifier(challenges, desk, recogniser, speakers)
     issued = await verifier.challenge("acme", company="Acme Health")      # read aloud within two minutes
     record = await verifier.record("acme", issued.id, answer, terms)      # answer: a bytearray, overwritten
-    inspector.checks.append(SameSpeaker(desk.consents, desk.audit, speakers))
+    inspector.checks.append(VoiceCheck(desk.consents, desk.audit, speakers, denied))
 
 What is recorded of an answer: a digest of text and sound, and what the speaker model made of the voice,
 sealed. The sound is not. An answer that fails counts as a wrong consent; after five of them within 15 minutes
@@ -24,16 +24,25 @@ from gateway.intake.decoder import Limits
 from gateway.intake.quality import Finding, assess, refuse
 from gateway.trust.challenge import WRONG_WORDS, Challenge, ChallengeGone, Challenges, Issued
 from gateway.trust.recogniser import Recogniser
-from gateway.trust.speaker import THRESHOLD, SpeakerModel, Vectors, require_one_speaker
+from gateway.trust.speaker import (
+    SEVERAL_SPEAKERS,
+    THRESHOLD,
+    SpeakerModel,
+    Vectors,
+    one_speaker,
+    require_one_speaker,
+)
 from sessions.audit import AuditChain
 from sessions.consent import ConsentRecord, ConsentTerms, How
 from sessions.consents import SPOKEN, ConsentBook
+from sessions.denied import DenyList
 from sessions.voice_desk import VoiceDesk
 from tts_core.errors import BadRequest
 
 ANSWER = Limits(max_seconds=30.0)
 """What is listened to: the text takes some 12 s, and Whisper hears 30 s at a time."""
 OTHER_SPEAKER = "other_speaker"
+DENIED = "denied"
 
 
 class NotRead(BadRequest):
@@ -128,41 +137,68 @@ class Verifier:
     def _voice(self, clip: Clip) -> Vectors:
         windows = self._speakers.windows(clip.pcm, RATE)
         require_one_speaker(windows)
-        return self._speakers.embed(clip.pcm, RATE)
+        return centre(windows)
 
 
-class SameSpeaker:
-    """Whether the clip is of who spoke the consent; looked for under spoken consents alone.
+class VoiceCheck:
+    """Whose voice a clip has: one person's (V4), nobody's who is denied (V7), the consent's (V3).
 
-    Without a model (``speakers`` None) it refuses all of them. The similarity goes into the audit chain,
-    passed or not; the sound and what the model made of it do not.
+    Without a model (``speakers`` None) nothing is found, and all that is made under spoken consents is
+    refused. How alike consent and clip are goes into the audit chain, passed or not; the sound and what the
+    model made of it do not.
     """
 
-    def __init__(self, book: ConsentBook, audit: AuditChain, speakers: SpeakerModel | None) -> None:
+    def __init__(
+        self,
+        book: ConsentBook,
+        audit: AuditChain,
+        speakers: SpeakerModel | None,
+        denied: DenyList | None = None,
+    ) -> None:
         self._book = book
         self._audit = audit
         self._speakers = speakers
+        self._denied = denied
 
     async def look(self, clip: Clip, record: ConsentRecord) -> list[Finding]:
         """A refusal, or nothing. Raises ReferenceRefused for too little speech; StoreError."""
-        if How(record.how) not in SPOKEN:
-            return []
+        spoken = How(record.how) in SPOKEN
         if self._speakers is None:
-            return [Finding(OTHER_SPEAKER, "refuse", "this gateway has no model to compare two voices by")]
+            return [_refusal(OTHER_SPEAKER, "this gateway has no model to compare two voices by")] * spoken
+        windows = await asyncio.to_thread(self._speakers.windows, clip.pcm, RATE)
+        if not one_speaker(windows):
+            return [_refusal(SEVERAL_SPEAKERS, "more than one person speaks in the recording")]
+        voice = centre(windows)
+        if self._denied is not None and await self._denied.match(voice):
+            await self._audit.append("voice.refused", tenant=record.tenant, subject=record.id)
+            return [_refusal(DENIED, "no voice may be made of this recording")]
+        if spoken and not await self._same(voice, record):
+            return [_refusal(OTHER_SPEAKER, "the recording is not of the person who spoke the consent")]
+        return []
+
+    async def _same(self, voice: Vectors, record: ConsentRecord) -> bool:
         kept = await self._book.voice(record)
-        if kept is None:
-            return [Finding(OTHER_SPEAKER, "refuse", "the voice of this consent is not known any more")]
-        heard = await asyncio.to_thread(self._speakers.embed, clip.pcm, RATE)
-        score = self._speakers.similarity(heard, unpack(kept))
+        if kept is None:  # it was revoked a moment ago
+            return False
+        score = SpeakerModel.similarity(voice, unpack(kept))
         await self._audit.append(
             "voice.compared",
             tenant=record.tenant,
             subject=record.id,
             details={"similarity": f"{score:.3f}", "threshold": f"{THRESHOLD:.3f}"},
         )
-        if score >= THRESHOLD:
-            return []
-        return [Finding(OTHER_SPEAKER, "refuse", "the recording is not of the person who spoke the consent")]
+        return score >= THRESHOLD
+
+
+def _refusal(code: str, message: str) -> Finding:
+    return Finding(code, "refuse", message)
+
+
+def centre(windows: Vectors) -> Vectors:
+    """One voice from the windows of a recording, as :meth:`SpeakerModel.embed` makes it."""
+    mean = windows.mean(axis=0)
+    made: Vectors = (mean / max(float(np.linalg.norm(mean)), 1e-9)).astype(np.float32)
+    return made
 
 
 def pack(voice: Vectors) -> bytes:
@@ -175,4 +211,4 @@ def unpack(kept: bytes) -> Vectors:
     return np.frombuffer(kept, "<f4").astype(np.float32)
 
 
-__all__ = ["NotRead", "SameSpeaker", "Verifier"]
+__all__ = ["NotRead", "Verifier", "VoiceCheck"]

@@ -15,9 +15,10 @@ from gateway.intake.refusal import ReferenceRefused
 from gateway.trust.challenge import ChallengeGone, Challenges
 from gateway.trust.recogniser import Recogniser
 from gateway.trust.speaker import THRESHOLD
-from gateway.trust.verifier import NotRead, SameSpeaker, Verifier
+from gateway.trust.verifier import NotRead, Verifier, VoiceCheck, centre, pack, unpack
 from sessions.audit import AuditRow
 from sessions.consent import ConsentRecord, ConsentTerms, How, Reach
+from sessions.denied import DenyList
 from sessions.memory_store import MemoryStore
 from sessions.secret import DeploymentSecret
 from sessions.voice_desk import VoiceDesk
@@ -28,6 +29,7 @@ from tts_core.engine import Samples
 from tts_core.errors import BadRequest, Busy, LimitExceeded, VoxwireError
 
 SECRET = DeploymentSecret(b"deployment secret of these tests")
+PAPER = ConsentTerms("p", Reach.SESSION, ("calls",), ("*",), How.WRITTEN, "5f" * 32)
 TERMS = ConsentTerms("person:17", Reach.PERMANENT, ("calls",), ("en",), How.SPOKEN, "")
 
 
@@ -56,7 +58,8 @@ class Office:
     def __post_init__(self) -> None:
         store = MemoryStore()
         self.verifier = Verifier(Challenges(store), self.desk, self.told, model())
-        self.check = SameSpeaker(self.desk.consents, self.desk.audit, model())
+        self.denied = DenyList(store, SECRET, audit=self.desk.audit)
+        self.check = VoiceCheck(self.desk.consents, self.desk.audit, model(), self.denied)
 
     async def answer(
         self,
@@ -117,14 +120,33 @@ async def test_the_evidence_is_of_text_and_file(office: Office) -> None:
 
 async def test_a_voice_is_needed_and_no_longer_than_its_consent(office: Office) -> None:
     record = await office.answer(heart()[0])
-    none = SameSpeaker(office.desk.consents, office.desk.audit, None)
+    none = VoiceCheck(office.desk.consents, office.desk.audit, None)
     assert [finding.severity for finding in await none.look(await clip(heart()[1]), record)] == ["refuse"]
     await office.desk.consents.revoke("acme", record.id)
     assert [f.code for f in await office.check.look(await clip(heart()[1]), record)] == ["other_speaker"]
-    paper = ConsentTerms("p", Reach.SESSION, ("calls",), ("*",), How.WRITTEN, "5f" * 32)
-    written = await office.desk.consents.create("acme", paper)
-    assert await office.check.look(await clip(joe()[1]), written) == []
+    written = await office.desk.consents.create("acme", PAPER)
+    for check in (none, office.check):
+        assert await check.look(await clip(joe()[1]), written) == []
     assert len(await office.rows("voice.compared")) == 0
+
+
+async def test_whatever_the_consent_one_person_speaks_and_none_who_is_denied(office: Office) -> None:
+    written = await office.desk.consents.create("acme", PAPER)
+    two = np.concatenate([_at_24k(said[n]) for n in range(2) for said in (heart(), joe())])
+    (finding,) = await office.check.look(await clip((two, 24_000)), written)
+    assert (finding.code, finding.severity) == ("several_speakers", "refuse")
+    await office.denied.add(model().embed(*heart()[0]), "case-1")
+    (finding,) = await office.check.look(await clip(heart()[1]), written)
+    assert (finding.code, finding.severity) == ("denied", "refuse")
+    (row,) = await office.rows("voice.refused")
+    assert row.subject == written.id
+    assert await office.check.look(await clip(joe()[1]), written) == []
+
+
+def test_a_voice_from_windows_is_the_models_own() -> None:
+    windows = model().windows(*heart()[0])
+    np.testing.assert_allclose(centre(windows), model().embed(*heart()[0]), atol=1e-6)
+    np.testing.assert_array_equal(unpack(pack(centre(windows))), centre(windows))
 
 
 @pytest.mark.parametrize(
