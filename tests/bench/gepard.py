@@ -3,7 +3,7 @@
 Random weights of the published sizes (513 million numbers), which cost the same. Each stream reads 48 text
 tokens and draws with temperature and penalty. A step gives every stream one frame, 46.4 ms of sound; only
 steps in which all streams took part are counted. The plain loop serves one stream. "Forward" is the model and
-its heads alone, timed in the worker; what a step takes more is sampling, scheduling and three processes. The
+its heads alone, timed in the worker; what a step takes more is sampling and scheduling. The
 codec is left out. Best alone on the machine; takes about eight minutes.
 """
 
@@ -71,9 +71,9 @@ async def streams(model: Any, count: int, frames: int) -> list[list[float]]:
 
 async def engine_ms(model: Any, count: int, frames: int) -> tuple[float, float, float]:
     """Return three medians of ``count`` streams in ms: a step for readers, in the worker, its forward."""
-    await model._call("gepard_clock")
+    await model.ask("gepard_clock")
     arrivals = await streams(model, count, frames)
-    calls: list[tuple[int, float, float]] = (await model._call("gepard_clock"))[0]
+    calls: list[tuple[int, float, float]] = await model.ask("gepard_clock")
     begin = max(at[min(SETTLED, frames - 2)] for at in arrivals)
     end = min(at[-1] for at in arrivals)
     seen = [(b - a) * 1000 for at in arrivals for a, b in itertools.pairwise(at) if begin <= a and b <= end]
@@ -106,7 +106,7 @@ async def measure(report: Report, checkpoint: Any, dtype: str, *, compiled: bool
     await model.start()
     report.figure(f"{dtype}: start", time.perf_counter() - began, "s")
     try:
-        await model._call("gepard_clock")
+        await model.ask("gepard_clock")
         await streams(model, 2, 8)
         for count in counts:
             step, period, forward = await engine_ms(model, count, FRAMES[count])

@@ -18,7 +18,7 @@ from tests.peers.gateway import Running
 
 VOICE = {"mode": "id", "id": "default"}
 NATIVE = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 22050}
-PROCESSES = {"gepard-torch": "torch_worker", "gepard": "EngineCore"}
+PROCESSES = {"gepard-torch": "torch_turns", "gepard": "plugin.stepper"}
 BACK_S = 240.0
 
 

@@ -129,7 +129,6 @@ class GepardTorchEngine(FrameEngine):
             service,
             codec_digest=codec_digest(path),
             options=options,
-            supervise=False,
         )
 
 

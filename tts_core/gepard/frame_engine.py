@@ -101,7 +101,6 @@ class FrameEngine:
         codec: not started.
         codec_digest: names the codec's weights; hex.
         options: see there.
-        supervise: start the model again when it has died; False for one that sees to it itself.
         clock: monotonic seconds; that of the requests' deadlines.
     """
 
@@ -114,12 +113,10 @@ class FrameEngine:
         *,
         codec_digest: str,
         options: Options | None = None,
-        supervise: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._checkpoint, self._model, self._codec = checkpoint, model, codec
         self._options = options or Options()
-        self._supervised = supervise
         self._clock = clock
         cloning = checkpoint.config.cloning is not None
         self._prefixes = Prefixes(checkpoint.config)
@@ -183,8 +180,7 @@ class FrameEngine:
             await asyncio.gather(*starts, return_exceptions=True)
             await self.close()
             raise
-        if self._supervised:
-            self._watching = asyncio.create_task(self._watch(), name="gepard watch")
+        self._watching = asyncio.create_task(self._watch(), name="gepard watch")
 
     async def close(self) -> None:
         """Stop at once; running requests end with EngineError. Idempotent."""

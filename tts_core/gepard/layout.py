@@ -125,7 +125,7 @@ def pack(codes: fsq.Codes) -> np.ndarray[Any, np.dtype[np.int64]]:
     return fsq.fold(codes).astype(np.int64) + np.array(OFFSETS)
 
 
-def unpack(ids: Sequence[Sequence[int]]) -> fsq.Codes:
+def unpack(ids: Sequence[Sequence[int]] | np.ndarray[Any, Any]) -> fsq.Codes:
     """The inverse of ``pack``: ids ``[n, 8]`` as codes uint8 ``[n, 32]``.
 
     Raises:

@@ -429,25 +429,6 @@ async def test_a_start_that_fails_undoes_itself(checkpoint: Checkpoint) -> None:
             await anext(desk.engine.synthesize(LONG_AGO))
 
 
-@on_virtual
-async def test_one_that_sees_to_itself_is_not_watched(checkpoint: Checkpoint) -> None:
-    model, codec = ScriptedModel(), PlainCodec()
-    engine = FrameEngine(
-        "gepard-torch", checkpoint, model, codec, codec_digest="0", supervise=False, clock=virtual.clock
-    )
-    engine._enroller.null_prefix = lambda: _rows(checkpoint)  # type: ignore[method-assign]
-    await engine.start()
-    model.alive = False
-    await asyncio.sleep(100)
-    assert model.starts == 1
-    await engine.close()
-    await engine.close()
-
-
-async def _rows(checkpoint: Checkpoint) -> Rows:
-    return prefix_of(checkpoint, 0).rows
-
-
 def test_bytes_of_a_voice_are_those_of_its_rows(checkpoint: Checkpoint) -> None:
     assert len(pack(prefix_of(checkpoint, 1).rows)) == 8 * checkpoint.config.hidden_size * 2
     assert frame_engine.LANGUAGES[0] == "en-US"

@@ -97,7 +97,7 @@ def test_a_dead_engine_fails_its_requests_and_can_be_started_again(scenario: Sce
 
 def test_closing_ends_what_runs(scenario: Scenarios) -> None:
     facts = scenario("base")
-    assert facts["killed"]["closed"] == ["engine_crashed"] * 3
+    assert facts["killed"]["closed"] == ["engine_error"] * 3
     assert not facts["alive_after_close"]
 
 

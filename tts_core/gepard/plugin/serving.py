@@ -19,9 +19,11 @@ from ..config import GepardConfig
 from ..layout import Layout, rows_for
 from ..prompt import longest_prompt
 from . import ARCHITECTURE
-from .worker_ext import EXTENSION
 
 WEIGHTS = "model.safetensors"
+EXTENSION = f"{__package__}.worker_ext.GepardWorkerExtension"
+"""What the worker can be asked for beside vLLM's own."""
+
 BLOCK = 128
 """Tokens of a block of the KV cache at most: vLLM's choice on CPUs; smaller elsewhere."""
 
@@ -153,7 +155,7 @@ def write_folder(folder: Path, config: GepardConfig, plan: Plan, tensors: Path) 
 
 
 def engine_arguments(folder: Path, plan: Plan, *, cpu: bool, compiled: bool) -> dict[str, Any]:
-    """Keyword arguments of vLLM's ``AsyncEngineArgs``."""
+    """Keyword arguments of vLLM's ``EngineArgs``."""
     # A step of few tokens on a CPU, so that a new prompt does not hold up those who speak.
     budget = max(256 if cpu else 2048, plan.rows)
     if plan.guidance:  # both prompts of a pair are read in one step, beside those who speak
@@ -172,6 +174,7 @@ def engine_arguments(folder: Path, plan: Plan, *, cpu: bool, compiled: bool) -> 
         "enforce_eager": not compiled,
         "worker_extension_cls": EXTENSION,
         "disable_log_stats": True,
+        "distributed_executor_backend": "uni",  # the worker is in the core's process
     }
 
 

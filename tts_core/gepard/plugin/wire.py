@@ -1,10 +1,11 @@
-"""How a request goes into vLLM and frames come out of it, as its client sees them."""
+"""How a request goes into vLLM's engine core and frames come out of it."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from tts_core.nanocodec import fsq
 
 from ..frames import Finish
 from ..layout import Layout, unpack
+
+Extra: TypeAlias = dict[str, Any]
+"""What the sampler is to know of a request, see ``FrameSampler.join``."""
 
 WORKERS = {
     "vllm.v1.worker.cpu_worker.CPUWorker": f"{__package__}.runner_v1.CpuWorker",
@@ -42,28 +46,35 @@ def adapt(config: Any, *, guidance: bool) -> None:
         config.scheduler_config.scheduler_cls = SCHEDULERS[config.scheduler_config.async_scheduling]
 
 
-def prompt_of(ids: Sequence[int], salt: str | None) -> dict[str, Any]:
-    """VLLM's form of a prompt. ``salt`` keeps its cached keys apart from those of equal ids."""
-    prompt: dict[str, Any] = {"type": "token", "prompt_token_ids": list(ids)}
-    if salt is not None:
-        prompt["cache_salt"] = salt
-    return prompt
+def request_of(
+    name: str, ids: list[int], *, layout: Layout, frames: int, salt: str | None, extra: Extra
+) -> Any:
+    """VLLM's request for ``frames`` frames at most after the prompt ``ids``.
 
+    ``salt`` keeps its cached keys apart from those of equal ids; ``extra`` is what the sampler reads.
+    """
+    from vllm.sampling_params import SamplingParams
+    from vllm.v1.engine import EngineCoreRequest
 
-def params_of(layout: Layout, frames: int, extra: dict[str, Any]) -> Any:
-    """VLLM's SamplingParams of a request of ``frames`` frames at most; ours are ``extra``."""
-    from vllm.sampling_params import RequestOutputKind, SamplingParams
-
-    return SamplingParams(
+    params = SamplingParams(
         temperature=0.0,  # vLLM's own rules stay neutral
         max_tokens=frames,
-        logprobs=8,
-        flat_logprobs=True,
+        logprobs=fsq.GROUPS,
         detokenize=False,
         ignore_eos=True,
         stop_token_ids=[layout.stop, layout.fault],
-        output_kind=RequestOutputKind.DELTA,
         extra_args=extra,
+    )
+    return EngineCoreRequest(
+        request_id=name,
+        prompt_token_ids=ids,
+        mm_features=None,
+        sampling_params=params,
+        pooling_params=None,
+        arrival_time=time.time(),
+        lora_request=None,
+        cache_salt=salt,
+        data_parallel_rank=None,
     )
 
 
@@ -81,26 +92,39 @@ class Part:
     failure: Literal["", "fault", "abort"] = ""
 
 
-def read(layout: Layout, output: Any) -> Part:
-    """Read a CompletionOutput: at each position the sampled id, then the eight that are the frame.
+def read(layout: Layout, outputs: Sequence[Any]) -> list[Part]:
+    """Read EngineCoreOutputs: at each position the sampled id, then the eight that are the frame.
 
     Raises:
         EngineError: they are no frame.
     """
-    rows: list[list[int]] = []
-    entropy: list[float] = []
-    flat = output.logprobs
-    if flat is not None:
-        for token, start, end in zip(output.token_ids, flat.start_indices, flat.end_indices, strict=True):
-            if token >= layout.frame:
-                rows.append(flat.token_ids[start + 1 : end])
-                entropy.append(flat.logprobs[start])
-    codes, belief = unpack(rows), np.array(entropy, np.float32)
-    reason = output.finish_reason
-    if reason is None:
-        return Part(codes, belief)
+    # All of a step at once: a loop over streams would cost more than the frames are worth.
+    tables = [output.new_logprobs for output in outputs if output.new_logprobs is not None]
+    if tables:
+        ids = np.concatenate([table.logprob_token_ids for table in tables])
+        belief = np.concatenate([table.logprobs[:, 0] for table in tables]).astype(np.float32)
+        framed = ids[:, 0] >= layout.frame
+        codes, entropy = unpack(ids[framed, 1:]), belief[framed]
+        before = np.concatenate([[0], np.cumsum(framed)]).tolist()
+    else:
+        codes, entropy, before = unpack(()), np.zeros(0, np.float32), [0]
+    parts, at = [], 0
+    for output in outputs:
+        end = at + (0 if output.new_logprobs is None else len(output.new_logprobs.logprob_token_ids))
+        frames = slice(before[at], before[end])
+        parts.append(Part(codes[frames], entropy[frames], *_ending(layout, output)))
+        at = end
+    return parts
+
+
+def _ending(layout: Layout, output: Any) -> tuple[Finish, Literal["", "fault", "abort"]]:
+    if output.finish_reason is None:
+        return "", ""
+    reason = str(output.finish_reason)
     if reason == "stop" and output.stop_reason == layout.fault:
-        return Part(codes, belief, failure="fault")
-    if reason in ("stop", "length"):
-        return Part(codes, belief, reason)
-    return Part(codes, belief, failure="abort")
+        return "", "fault"
+    if reason == "stop":
+        return "stop", ""
+    if reason == "length":
+        return "length", ""
+    return "", "abort"

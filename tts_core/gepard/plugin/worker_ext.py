@@ -1,8 +1,7 @@
 """What the client may ask of the worker between steps (engine argument ``worker_extension_cls``).
 
-The calls come by ``AsyncLLM.collective_rpc`` and are served in order with the steps, so that what they write
-is there for every request that is sent after they return. They carry plain bytes: little-endian float32 and
-uint8, nothing that would have to be unpickled.
+The calls come by ``collective_rpc`` between steps, so that what they write is there for every request that
+is sent after they return. They carry plain bytes: little-endian float32 and uint8.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ import numpy as np
 import torch
 
 from tts_core.nanocodec import fsq
-
-EXTENSION = f"{__name__}.GepardWorkerExtension"
 
 
 class GepardWorkerExtension:

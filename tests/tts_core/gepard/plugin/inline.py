@@ -1,4 +1,4 @@
-"""vLLM's engine, worker and all in this one process, put through a few requests; run with CHECKPOINT OUT.
+"""The stepper and vLLM under it in this one process, put through a few requests; run with CHECKPOINT OUT.
 
 Where the scenarios show that the whole is right, this lets each part of the plugin be looked at from inside:
 facts about the model, the adapter, the scheduler and the worker's calls go to OUT as JSON.
@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,80 +20,98 @@ os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_LEVEL": "ERR
 import numpy as np
 import torch
 
-from tests.tts_core.gepard.plugin.jobs import guided, jobs, plain
-from tts_core.errors import EngineError
+from tests.tts_core.gepard.plugin.jobs import guided, jobs, plain, voice
+from tts_core.errors import EngineError, VoxwireError
 from tts_core.gepard.checkpoint import Checkpoint
-from tts_core.gepard.frames import FrameRequest
+from tts_core.gepard.frames import FrameBatch, FrameRequest, SpeakerPrefix
+from tts_core.gepard.layout import Layout
 from tts_core.gepard.plugin import register
-from tts_core.gepard.plugin.serving import engine_arguments, make_plan, write_folder
-from tts_core.gepard.plugin.wire import Part, adapt, params_of, prompt_of, read
+from tts_core.gepard.plugin.stepper import load
+from tts_core.gepard.plugin.wire import Part, read, request_of
 from tts_core.gepard.reference import ReferenceModel
 from tts_core.gepard.sampling import Sampling
 from tts_core.nanocodec import fsq
 
 Facts = dict[str, Any]
+ROLES = ("leader", "follower")
 
 
 class Inline:
-    """A synchronous engine of eight streams, with pairs."""
+    """A stepper of eight streams, with pairs; and vLLM's core, as the stepper has it."""
 
-    def __init__(self, checkpoint: Checkpoint, folder: Path, **arguments: Any) -> None:
-        from vllm.engine.arg_utils import EngineArgs
-        from vllm.v1.engine.llm_engine import LLMEngine
-
-        self.plan = make_plan(
-            checkpoint.config, dtype="float32", max_streams=8, max_frames=60, max_context=32, voices=8,
-            guidance=True, kv_bytes=None, frame_rows=1024,
-        )  # fmt: skip
-        self.layout = self.plan.layout
-        write_folder(folder, checkpoint.config, self.plan, checkpoint.directory / "model.safetensors")
-        values = engine_arguments(folder, self.plan, cpu=True, compiled=False)
-        config = EngineArgs(
-            **{**values, "block_size": 32, "distributed_executor_backend": "uni", **arguments}
-        ).create_engine_config()
-        adapt(config, guidance=True)
-        self.config = config
-        self.engine = LLMEngine.from_vllm_config(config, disable_log_stats=True)
-        self.voices: dict[str, int] = {}
+    def __init__(self, directory: Path) -> None:
+        sizes = {
+            "dtype": "float32", "max_streams": 8, "max_frames": 60, "max_context": 32, "voices": 8,
+            "guidance": True, "kv_bytes": None, "frame_rows": 1024,
+        }  # fmt: skip
+        self.stepper = load(
+            {
+                "directory": str(directory),
+                "plan": sizes,
+                "compiled": False,
+                "keeps_kv": True,
+                "arguments": {"block_size": 32},
+            }
+        )
+        self.core = self.stepper.core
+        self.layout: Layout = self.stepper._layout
+        self.numbers: dict[int, str] = {}
 
     def call(self, method: str, *args: Any) -> Any:
-        return self.engine.collective_rpc(method, args=args)[0]
+        return self.stepper.call(method, args)
 
     @property
     def runner(self) -> Any:
-        return self.engine.model_executor.driver_worker.worker.model_runner
+        return self.core.engine_core.model_executor.driver_worker.worker.model_runner
 
     @property
     def scheduler(self) -> Any:
-        return self.engine.engine_core.engine_core.scheduler
+        return self.core.engine_core.scheduler
 
-    def send(self, request: FrameRequest, *, pair: dict[str, Any] | None = None, ids: Any = None) -> str:
-        before: tuple[int, ...] = ()
-        salt = None
-        if request.prefix is not None:
-            salt = request.prefix.fingerprint
-            if salt not in self.voices:
-                self.voices[salt] = len(self.voices)
-                self.call("gepard_set_voice", self.voices[salt], request.prefix.rows.tobytes())
-            before = self.layout.voice_ids(self.voices[salt])
-        after = [] if request.context is None else self.call("gepard_put_frames", request.context.tobytes())
-        extra = {**request.sampling.as_extra_args(), **(pair or {})}
-        prompt = prompt_of([*before, *(ids or request.ids), *after], salt)
-        params = params_of(self.layout, request.sampling.max_frames, extra)
-        self.engine.add_request(request.id, prompt, params)
-        return request.id
+    def send(self, request: FrameRequest) -> int:
+        """Begin a request by its name; its number."""
+        ident = len(self.numbers) + 1
+        self.numbers[ident] = request.id
+        self.stepper.begin(ident, request)
+        return ident
 
-    def run(self, steps: int = 2000) -> dict[str, list[Part]]:
-        """Step until nothing is left, or so often; what each request gave."""
+    def run(self, steps: int = 2000) -> dict[str, list[FrameBatch]]:
+        """Step until nothing is left, or so often; what each request gave. A failure is its error's words."""
+        got: dict[str, list[FrameBatch]] = {}
+        while self.stepper.busy and steps:
+            for ident, given in self.stepper.step():
+                failed: Any = given.code if isinstance(given, VoxwireError) else ""
+                batch = given if isinstance(given, FrameBatch) else FrameBatch(NO_CODES, NO_ENTROPY)
+                parts = got.setdefault(self.numbers[ident], [])
+                parts.append(replace(batch, finish=failed or batch.finish))
+            steps -= 1
+        return got
+
+    def half(self, name: str, request: FrameRequest, pair: str, role: str, ids: Any = None) -> str:
+        """Hand vLLM half of a pair by itself, as no stepper does."""
+        extra = {**request.sampling.as_extra_args(), "pair": pair, "role": role}
+        frames = request.sampling.max_frames
+        made = request_of(
+            name, list(ids or request.ids), layout=self.layout, frames=frames, salt=None, extra=extra
+        )
+        self.core.add_request(made)
+        return name
+
+    def halves(self, steps: int = 2000) -> dict[str, list[Part]]:
+        """The same as ``run`` for halves."""
         got: dict[str, list[Part]] = {}
-        while self.engine.has_unfinished_requests() and steps:
-            for output in self.engine.step():
-                got.setdefault(output.request_id, []).append(read(self.layout, output.outputs[0]))
+        while self.stepper.busy and steps:
+            outputs = self.core.get_output().outputs
+            for output, part in zip(outputs, read(self.layout, outputs), strict=True):
+                got.setdefault(output.request_id, []).append(part)
             steps -= 1
         return got
 
 
-def codes_of(parts: list[Part]) -> fsq.Codes:
+NO_CODES, NO_ENTROPY = np.zeros((0, 32), np.uint8), np.zeros(0, np.float32)
+
+
+def codes_of(parts: Sequence[Part | FrameBatch]) -> fsq.Codes:
     return np.concatenate([part.codes for part in parts])
 
 
@@ -121,19 +140,45 @@ def continued(inline: Inline, model: ReferenceModel) -> Facts:
     whole = plain(model, job)
     rest = replace(job, id="rest", context=whole.codes[:6], sampling=replace(job.sampling, max_frames=6))
     inline.send(rest)
-    stale = replace(rest, id="stale")
-    name = inline.send(stale)
-    inline.engine.abort_request([name])
+    inline.stepper.cancel(inline.send(replace(rest, id="stale")))
     first = inline.run()
-    # The ring turns once: what was put there is gone, and the model says so.
-    handles = inline.call("gepard_put_frames", whole.codes[:6].tobytes())
+    # The ring turns once between the request and its first step: what was put there is gone.
+    inline.send(replace(rest, id="lost"))
     inline.call("gepard_put_frames", np.zeros((inline.layout.frame_rows, 32), np.uint8).tobytes())
-    inline.send(replace(job, id="lost", context=None), ids=[*job.ids, *handles])
     lost = inline.run()
     return {
-        "identical": np.array_equal(codes_of(first["rest"]), whole.codes[6:]),
-        "lost": [len(codes_of(lost["lost"])), lost["lost"][-1].failure],
+        "identical": np.array_equal(codes_of(first["rest"]), whole.codes[6:]) and "stale" not in first,
+        "lost": [len(codes_of(lost["lost"])), lost["lost"][-1].finish],
+        "faults": inline.call("stats")["faults"],
     }
+
+
+def voiced(inline: Inline, model: ReferenceModel) -> Facts:
+    """More voices than places, one after the other; then more at once than there are."""
+    job = replace(jobs(1)[0], sampling=Sampling(temperature=0.0, max_frames=3))
+    asked = [replace(job, id=f"voice{i}", prefix=voice(50 + i)) for i in range(9)]
+    identical = 0
+    for one in asked:
+        inline.send(one)
+        identical += np.array_equal(codes_of(inline.run()[one.id]), plain(model, one).codes)
+    held = [inline.send(replace(one, id=f"held-{one.id}")) for one in asked[:8]]
+    refused = _refused(lambda: inline.send(asked[8]))
+    forged = SpeakerPrefix(asked[0].prefix.fingerprint, voice(99).rows) if asked[0].prefix else None
+    for wrong in (forged, voice(1, hidden=32), voice(1, rows=4)):
+        refused += _refused(partial(inline.send, replace(job, prefix=wrong)))
+    for ident in held:
+        inline.stepper.cancel(ident)
+    inline.send(asked[8])  # there is room again
+    identical += np.array_equal(codes_of(inline.run()["voice8"]), plain(model, asked[8]).codes)
+    return {"identical": identical, "refused": refused, "kept": inline.call("stats")["voices"]}
+
+
+def _refused(send: Callable[[], Any]) -> list[str]:
+    try:
+        send()
+    except VoxwireError as error:
+        return [error.code]
+    return []
 
 
 def paired(inline: Inline, checkpoint: Checkpoint, model: ReferenceModel) -> Facts:
@@ -141,54 +186,40 @@ def paired(inline: Inline, checkpoint: Checkpoint, model: ReferenceModel) -> Fac
     asked = [replace(job, sampling=replace(job.sampling, max_frames=25)) for job in guided(checkpoint)[:4]]
     wanted = [plain(model, job) for job in asked]
     for job in asked:
-        both = {"pair": job.id}
-        frames = min(25, job.sampling.cfg_frames or 25)
-        follower = replace(job, id=f"{job.id}-u", sampling=replace(job.sampling, max_frames=frames))
-        inline.send(follower, pair={**both, "role": "follower"}, ids=job.uncond)
-        inline.send(job, pair={**both, "role": "leader"})
-    held = inline.engine.get_num_unfinished_requests()
+        inline.send(job)
+    held = inline.scheduler.get_num_unfinished_requests()
     got = inline.run()
     facts: Facts = {
         "held": held,
         "identical": sum(
             np.array_equal(codes_of(got[job.id]), want.codes) for job, want in zip(asked, wanted, strict=True)
         ),
-        "same_frames": sum(
-            np.array_equal(codes_of(got[f"{job.id}-u"]), codes_of(got[job.id])[:20]) for job in asked[2:]
-        ),
     }
+    short = replace(asked[0], prefix=None, sampling=replace(asked[0].sampling, max_frames=9))
+    for role, ids in (("leader", short.ids), ("follower", short.uncond)):
+        inline.half(f"both-{role}", short, "w", role, ids)
+    both = inline.halves()
+    facts["same_frames"] = np.array_equal(codes_of(both["both-leader"]), codes_of(both["both-follower"]))
     # A half alone is held, not run, and can be aborted; a pair that waits as well.
-    alone = inline.send(replace(asked[0], id="alone"), pair={"pair": "x", "role": "leader"})
-    facts["alone"] = sum(map(len, inline.run(3).values()))
-    inline.engine.abort_request([alone])
-    names = [
-        inline.send(replace(asked[0], id=f"waits-{role}"), pair={"pair": "y", "role": role})
-        for role in ("leader", "follower")
-    ]
-    inline.engine.abort_request(names)
+    alone = inline.half("alone", short, "x", "leader")
+    facts["alone"] = sum(map(len, inline.halves(3).values()))
+    inline.core.abort_requests([alone])
+    inline.core.abort_requests([inline.half(f"waits-{role}", short, "y", role) for role in ROLES])
     facts["left"] = inline.scheduler.get_num_unfinished_requests()
     # The other half is lost in the middle: what is left ends with a fault.
-    names = [
-        inline.send(replace(asked[0], id=f"torn-{role}"), pair={"pair": "z", "role": role})
-        for role in ("leader", "follower")
-    ]
-    inline.run(5)
-    inline.engine.abort_request(names[1:])
-    torn = inline.run()
-    facts["torn"] = torn["torn-leader"][-1].failure
+    names = [inline.half(f"torn-{role}", short, "z", role) for role in ROLES]
+    inline.halves(5)
+    inline.core.abort_requests(names[1:])
+    facts["torn"] = inline.halves()["torn-leader"][-1].failure
     # More pairs than rows: they wait in line, and a plain request behind them does not pass.
     for i in range(12):
-        for role in ("leader", "follower"):
-            job = replace(asked[0], id=f"many{i}-{role}")
-            inline.send(
-                job, pair={"pair": f"many{i}", "role": role}, ids=job.uncond if role == "follower" else None
-            )
+        inline.send(replace(asked[0], id=f"many{i}"))
     inline.send(replace(jobs(1)[0], id="behind"))
     got = inline.run(1)
     facts["at_once"] = len(inline.scheduler.running)
     for name, parts in inline.run().items():
         got.setdefault(name, []).extend(parts)
-    facts["many"] = sum(np.array_equal(codes_of(got[f"many{i}-leader"]), wanted[0].codes) for i in range(12))
+    facts["many"] = sum(np.array_equal(codes_of(got[f"many{i}"]), wanted[0].codes) for i in range(12))
     return facts
 
 
@@ -210,12 +241,12 @@ def embedded(inline: Inline, model: ReferenceModel) -> Facts:
         "voice": bool(torch.equal(got[1:9], torch.from_numpy(rows))),
         "frames": float((got[9:11] - frames).abs().max()),
         "logits": list(logits.shape),
-        "missing": _refused(ours, []),
-        "unknown": _refused(ours, [("model.layers.0.extra.weight", torch.zeros(1))]),
+        "missing": _unloaded(ours, []),
+        "unknown": _unloaded(ours, [("model.layers.0.extra.weight", torch.zeros(1))]),
     }
 
 
-def _refused(model: Any, weights: list[tuple[str, torch.Tensor]]) -> str:
+def _unloaded(model: Any, weights: list[tuple[str, torch.Tensor]]) -> str:
     try:
         model.load_weights(weights)
     except EngineError as error:
@@ -229,16 +260,18 @@ def main() -> None:
     register()
     register()
     model = ReferenceModel.load(checkpoint)
-    facts: Facts = {}
-    with tempfile.TemporaryDirectory() as folder:
-        inline = Inline(checkpoint, Path(folder))
-        facts["scheduler"] = type(inline.scheduler).__name__
-        facts["requests"] = requests(inline, model)
-        facts["context"] = continued(inline, model)
-        facts["pairs"] = paired(inline, checkpoint, model)
-        facts["embedded"] = embedded(inline, model)
-        facts["stats"] = inline.call("gepard_stats")
-        facts["free"] = inline.plan.rows - len(inline.scheduler.running)
+    inline = Inline(checkpoint.directory)
+    facts: Facts = {
+        "scheduler": type(inline.scheduler).__name__,
+        "unknown": _refused(lambda: inline.call("x")),
+    }
+    facts["requests"] = requests(inline, model)
+    facts["context"] = continued(inline, model)
+    facts["voices"] = voiced(inline, model)
+    facts["pairs"] = paired(inline, checkpoint, model)
+    facts["embedded"] = embedded(inline, model)
+    facts["stats"] = inline.call("stats")
+    facts["free"] = inline.stepper._plan.rows - len(inline.scheduler.running)
     out.write_text(json.dumps(facts, default=float))
 
 

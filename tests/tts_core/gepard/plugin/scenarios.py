@@ -1,7 +1,7 @@
 """Engines and what they are put through; run with CHECKPOINT FOLDER NAME...
 
-In a process of its own, as vLLM keeps state in its process. Facts go to FOLDER/NAME.json; the tests judge
-them.
+In a process of its own, so that two can run side by side, each with its engines on one core. Facts go to
+FOLDER/NAME.json; the tests judge them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +35,7 @@ from tests.tts_core.gepard.plugin.jobs import (
     say,
     voice,
 )
+from tests.tts_core.gepard.plugin.overlapped import TELLING
 from tts_core.errors import BadRequest, EngineCrashed, EngineError
 from tts_core.gepard.checkpoint import Checkpoint
 from tts_core.gepard.reference import ReferenceModel
@@ -45,6 +46,12 @@ Facts = dict[str, Any]
 
 TIGHT = {"num_gpu_blocks_override": 18, "block_size": 32, "max_num_batched_tokens": 64}
 """Room in the KV cache for three or four of the sixteen requests."""
+
+
+class Overlapped(VllmModel):
+    """One whose scheduling is asynchronous."""
+
+    entry = "tests.tts_core.gepard.plugin.overlapped:main"
 
 
 class Bench:
@@ -62,17 +69,20 @@ class Bench:
         return [plain(self.reference, job) for job in self.pairs]
 
     @contextlib.asynccontextmanager
-    async def engine(self, facts: Facts, **options: Any) -> AsyncIterator[VllmModel]:
+    async def engine(
+        self, facts: Facts, *, kind: type[VllmModel] = VllmModel, **options: Any
+    ) -> AsyncIterator[VllmModel]:
         settings: dict[str, Any] = {
             "dtype": "float32",
             "compiled": False,
+            "threads": 1,
             "max_streams": 32,
             "max_frames": 140,
             "first_timeout_s": 120.0,
             "step_timeout_s": 60.0,
             **options,
         }
-        model = VllmModel(self.checkpoint, **settings)
+        model = kind(self.checkpoint, **settings)
         began = time.monotonic()
         await model.start()
         facts["start_s"] = round(time.monotonic() - began, 1)
@@ -110,7 +120,7 @@ class Bench:
 async def base(bench: Bench) -> Facts:
     """The stock scheduler with a prefix cache and a ring that is full all the time."""
     facts: Facts = {}
-    options = {"frame_rows": 1024, "voices": 32, "arguments": {"block_size": 32}}
+    options: dict[str, Any] = {"frame_rows": 1024, "voices": 32, "arguments": {"block_size": 32}}
     async with bench.engine(facts, **options) as model:
         facts["first"] = await bench.parity(model, "first")
         facts["again"] = await bench.parity(model, "again")  # its prompts lie in the prefix cache
@@ -226,9 +236,8 @@ async def killed(bench: Bench, model: VllmModel) -> Facts:
     while model.running < 4:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.05)
-    for pid in descendants(os.getpid()):
-        if "VLLM::Worker" in name_of(pid) or "VllmWorker" in name_of(pid):
-            os.kill(pid, signal.SIGKILL)
+    assert model.pid is not None
+    os.kill(model.pid, signal.SIGKILL)
     said = await asyncio.wait_for(asyncio.gather(*tasks), 60)
     facts: Facts = {"errors": [one.error for one in said], "alive": model.alive, "running": model.running}
     try:
@@ -248,22 +257,6 @@ async def killed(bench: Bench, model: VllmModel) -> Facts:
     await model.close()
     facts["closed"] = [one.error for one in await asyncio.wait_for(asyncio.gather(*tasks), 30)]
     return facts
-
-
-def descendants(pid: int) -> list[int]:
-    found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for child in task.read_text().split():
-                found += [int(child), *descendants(int(child))]
-    return found
-
-
-def name_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text() + Path(f"/proc/{pid}/comm").read_text()
-    except OSError:
-        return ""
 
 
 async def preempted(bench: Bench) -> Facts:
@@ -337,7 +330,7 @@ async def compiled(bench: Bench) -> Facts:
 async def v2(bench: Bench) -> Facts:
     """Model Runner V2: plain requests, drawn ones, context and pairs on one engine."""
     facts: Facts = {}
-    options = {"guidance": True, "frame_rows": 1024, "arguments": {"block_size": 32}}
+    options: dict[str, Any] = {"guidance": True, "frame_rows": 1024, "arguments": {"block_size": 32}}
     async with bench.engine(facts, **options) as model:
         facts["first"] = await bench.parity(model, "first")
         seeds = [replace(job, sampling=replace(job.sampling, max_frames=20)) for job in drawn(8)]
@@ -361,8 +354,9 @@ async def v2_preempted(bench: Bench) -> Facts:
 async def v2_async(bench: Bench) -> Facts:
     """Model Runner V2 with two batches in flight, and a KV cache that is too small."""
     facts: Facts = {}
-    async with bench.engine(facts, keeps_kv=False, arguments=TIGHT) as model:
-        facts["scheduler"] = scheduler_of(model)
+    arguments = {**TIGHT, "worker_extension_cls": TELLING}
+    async with bench.engine(facts, kind=Overlapped, keeps_kv=False, arguments=arguments) as model:
+        facts["scheduler"] = await model.ask("gepard_scheduler")
         facts["first"] = await bench.parity(model, "first", 0.2)
     return facts
 
@@ -370,38 +364,12 @@ async def v2_async(bench: Bench) -> Facts:
 async def v2_async_pairs(bench: Bench) -> Facts:
     """Model Runner V2 with two batches in flight, room for all, and pairs."""
     facts: Facts = {}
-    async with bench.engine(facts, guidance=True, arguments={"block_size": 32}) as model:
-        facts["scheduler"] = scheduler_of(model)
+    arguments = {"block_size": 32, "worker_extension_cls": TELLING}
+    async with bench.engine(facts, kind=Overlapped, guidance=True, arguments=arguments) as model:
+        facts["scheduler"] = await model.ask("gepard_scheduler")
         facts["first"] = await bench.parity(model, "first")
         facts["pairs"] = same(await crowd(model, bench.pairs, "pairs", 0.5), bench.wanted_pairs)
     return facts
-
-
-def scheduler_of(model: VllmModel) -> Facts:
-    config = model._engine.vllm_config
-    return {
-        "async": config.scheduler_config.async_scheduling,
-        "class": config.scheduler_config.get_scheduler_cls().__name__,
-        "in_flight": config.max_concurrent_batches,
-    }
-
-
-@contextlib.contextmanager
-def asynchronous() -> Iterator[None]:
-    """vLLM's CPU platform forbids asynchronous scheduling, which works there as well as anywhere."""
-    from vllm.platforms.cpu import CpuPlatform
-
-    check = CpuPlatform.check_and_update_config
-
-    def allowed(config: Any) -> None:
-        check(config)
-        config.scheduler_config.async_scheduling = True
-
-    CpuPlatform.check_and_update_config = staticmethod(allowed)
-    try:
-        yield
-    finally:
-        CpuPlatform.check_and_update_config = check
 
 
 SCENARIOS: dict[str, Callable[[Bench], Coroutine[Any, Any, Facts]]] = {
@@ -430,8 +398,7 @@ def main() -> None:
     torch.set_num_threads(1)
     bench = Bench(Path(checkpoint))
     for name in names:
-        with asynchronous() if "async" in name else contextlib.nullcontext():
-            facts = asyncio.run(SCENARIOS[name](bench))
+        facts = asyncio.run(SCENARIOS[name](bench))
         part = Path(folder, f"{name}.part")
         part.write_text(json.dumps(facts, default=float))
         part.rename(part.with_suffix(".json"))

@@ -13,7 +13,7 @@ def test_the_adapter_serves_this_runner(inline_v2: dict[str, Any]) -> None:
 
 
 def test_frames_that_are_gone_end_a_request_before_its_first_frame(inline_v2: dict[str, Any]) -> None:
-    assert inline_v2["context"] == {"identical": True, "lost": [0, "fault"]}
+    assert inline_v2["context"] == {"identical": True, "lost": [0, "engine_error"], "faults": 1}
 
 
 def test_pairs_are_joined_and_torn_ones_ended(inline_v2: dict[str, Any]) -> None:

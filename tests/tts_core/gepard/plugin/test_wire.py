@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tts_core.errors import EngineError, SettingsError
 from tts_core.gepard.layout import Layout, pack
-from tts_core.gepard.plugin.wire import adapt, prompt_of, read
+from tts_core.gepard.plugin.wire import adapt, read, request_of
 from tts_core.nanocodec import fsq
 
 LAYOUT = Layout(text=512, stop=498, fault=511, prefix_rows=8, voice_rows=64, frame_rows=1024)
@@ -20,58 +20,53 @@ frames = st.lists(st.tuples(*(st.integers(0, levels - 1) for levels in fsq.LEVEL
 def output(
     codes: fsq.Codes, reason: str | None = None, stop_reason: int | None = None, ending: int | None = None
 ) -> Any:
-    """What vLLM gives for these frames, and an id that is none after them."""
+    """What vLLM's core gives for these frames, and an id that is none after them."""
     tokens = [LAYOUT.frame + i for i in range(len(codes))] + ([] if ending is None else [ending])
     rows = [[token, *ids] for token, ids in zip(tokens, pack(codes).tolist(), strict=False)]
     rows += [[ending, *range(8)]] if ending is not None else []
-    flat = SimpleNamespace(
-        token_ids=[token for row in rows for token in row],
-        logprobs=[
-            0.25 * (i + 1) if column == 0 else 0.0 for i, row in enumerate(rows) for column in range(9)
-        ],
-        start_indices=[9 * i for i in range(len(rows))],
-        end_indices=[9 * i + 9 for i in range(len(rows))],
+    logprobs = np.zeros((len(rows), 9), np.float32)
+    logprobs[:, 0] = 0.25 * np.arange(1, len(rows) + 1)
+    table = SimpleNamespace(logprob_token_ids=np.array(rows, np.int32).reshape(-1, 9), logprobs=logprobs)
+    return SimpleNamespace(
+        new_logprobs=table if rows else None, finish_reason=reason, stop_reason=stop_reason
     )
-    return SimpleNamespace(token_ids=tokens, logprobs=flat, finish_reason=reason, stop_reason=stop_reason)
 
 
-@pytest.mark.parametrize(
-    ("reason", "stop_reason", "ending", "finish", "failure"),
-    [
-        (None, None, None, "", ""),
-        ("length", None, None, "length", ""),
-        ("stop", LAYOUT.stop, LAYOUT.stop, "stop", ""),
-        ("stop", LAYOUT.fault, LAYOUT.fault, "", "fault"),
-        ("abort", None, None, "", "abort"),
-        ("error", None, None, "", "abort"),
-    ],
-)
-@given(rows=frames)
-def test_frames_and_the_end_are_read(
-    reason: str | None, stop_reason: int | None, ending: int | None, finish: str, failure: str, rows: Any
-) -> None:
-    codes = np.array(rows, np.uint8).reshape(-1, fsq.CHANNELS)
-    part = read(LAYOUT, output(codes, reason, stop_reason, ending))
-    assert np.array_equal(part.codes, codes)
-    assert part.entropy.tolist() == [0.25 * (i + 1) for i in range(len(codes))]
-    assert (part.finish, part.failure) == (finish, failure)
+ENDINGS = [
+    (None, None, None, "", ""),
+    ("length", None, None, "length", ""),
+    ("stop", LAYOUT.stop, LAYOUT.stop, "stop", ""),
+    ("stop", LAYOUT.fault, LAYOUT.fault, "", "fault"),
+    ("abort", None, None, "", "abort"),
+    ("error", None, None, "", "abort"),
+]
 
 
-def test_an_output_without_tokens_is_nothing() -> None:
-    part = read(LAYOUT, SimpleNamespace(token_ids=[], logprobs=None, finish_reason=None, stop_reason=None))
-    assert (len(part.codes), part.finish, part.failure) == (0, "", "")
+@given(asked=st.lists(st.tuples(frames, st.sampled_from(ENDINGS)), max_size=5))
+def test_frames_and_ends_of_a_step_are_read(asked: list[tuple[Any, Any]]) -> None:
+    codes = [np.array(rows, np.uint8).reshape(-1, fsq.CHANNELS) for rows, _ in asked]
+    parts = read(LAYOUT, [output(one, *end[:3]) for one, (_, end) in zip(codes, asked, strict=True)])
+    for part, one, (_, end) in zip(parts, codes, asked, strict=True):
+        assert np.array_equal(part.codes, one)
+        assert part.entropy.tolist() == [0.25 * (i + 1) for i in range(len(one))]
+        assert (part.finish, part.failure) == end[3:]
+    assert len(parts) == len(asked)
 
 
 def test_ids_that_are_no_frame_are_an_error() -> None:
     wrong = output(np.zeros((1, 32), np.uint8))
-    wrong.logprobs.token_ids[3] = 5
+    wrong.new_logprobs.logprob_token_ids[0, 3] = 5
     with pytest.raises(EngineError):
-        read(LAYOUT, wrong)
+        read(LAYOUT, [wrong])
 
 
-def test_a_salt_goes_with_the_prompt() -> None:
-    assert prompt_of((1, 2), None) == {"type": "token", "prompt_token_ids": [1, 2]}
-    assert prompt_of((1,), "voice")["cache_salt"] == "voice"
+def test_a_request_in_the_words_of_vllm() -> None:
+    extra = {"temperature": 0.5}
+    made = request_of("7", [1, 2], layout=LAYOUT, frames=9, salt="voice", extra=extra)
+    assert (made.request_id, made.prompt_token_ids, made.cache_salt) == ("7", [1, 2], "voice")
+    params = made.sampling_params
+    assert (params.max_tokens, params.extra_args, params.temperature) == (9, extra, 0.0)
+    assert params.all_stop_token_ids == {LAYOUT.stop, LAYOUT.fault}
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

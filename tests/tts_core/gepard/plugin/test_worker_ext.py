@@ -9,7 +9,7 @@ def test_a_voice_that_was_set_is_what_the_model_reads(inline: dict[str, Any]) ->
 
 def test_frames_that_were_put_are_read_and_their_handles_age(inline: dict[str, Any]) -> None:
     assert inline["embedded"]["frames"] < 1e-5
-    assert inline["context"] == {"identical": True, "lost": [0, "fault"]}
+    assert inline["context"] == {"identical": True, "lost": [0, "engine_error"], "faults": 1}
 
 
 def test_the_counters_are_the_samplers(inline: dict[str, Any]) -> None:
