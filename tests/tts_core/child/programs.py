@@ -79,6 +79,15 @@ def _family(sock: socket.socket) -> None:
     _with_child(sock, signal.pause)
 
 
+def heir(fd: int) -> None:
+    """As ``family``, done with the first byte that comes once it is ready."""
+    serve(fd, _heir, family=True)
+
+
+def _heir(sock: socket.socket) -> None:
+    _with_child(sock, lambda: bool(sock.recv(1)))
+
+
 def deserter(fd: int) -> None:
     """Start a process as ``family`` does, and die."""
     serve(fd, _deserter)
@@ -88,9 +97,12 @@ def _deserter(sock: socket.socket) -> None:
     _with_child(sock, lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
-def _with_child(sock: socket.socket, serving: Callable[[], None]) -> None:
+def _with_child(sock: socket.socket, serving: Callable[[], object]) -> None:
     def load(_: Load) -> tuple[Message, Callable[[], None]]:
-        return Ready(subprocess.Popen([sys.executable, "-c", SLEEPER]).pid), serving
+        def work() -> None:
+            serving()
+
+        return Ready(subprocess.Popen([sys.executable, "-c", SLEEPER]).pid), work
 
     handshake(Channel(sock, LANGUAGE), Load, load, failure="not loaded")
 

@@ -224,8 +224,9 @@ async def test_nothing_is_left_of_a_start_that_was_abandoned(wait: bool) -> None
     with pytest.raises(asyncio.CancelledError):
         await starting
     await link.close()
-    while not spawned or exists(spawned[0]):
-        await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        while not spawned or exists(spawned[0]):
+            await asyncio.sleep(0)
     del link, starting
     gc.collect()
     assert told == []

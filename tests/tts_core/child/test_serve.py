@@ -163,6 +163,14 @@ def test_a_worker_and_its_own_die_with_the_owner(name: str, count: int) -> None:
     assert all(map(ended, watched))
 
 
+def test_a_family_ends_with_its_work() -> None:
+    with spawned("heir") as (process, peer, ready):
+        watch = os.pidfd_open(ready.pid)
+        peer.send(Echo(1))
+        assert ended(watch)
+        assert process.wait(30) == -signal.SIGKILL
+
+
 @pytest.mark.parametrize("hold", [False, True])
 def test_a_family_ends_when_the_socket_is_closed(hold: bool) -> None:
     """Also with something unread in the socket."""
