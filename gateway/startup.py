@@ -18,6 +18,7 @@ from gateway.stores import open_lasting, open_stores
 from gateway.trust.check import Inspector
 from gateway.trust.ears import open_ears
 from gateway.trust.marks import MarkCheck, Marking
+from gateway.trust.perth import PerthCheck
 from gateway.voice_api.cloning import Cloning
 from sessions.denied import DenyList
 from sessions.keys import KeyRing
@@ -71,6 +72,11 @@ async def start(services: Services) -> None:
     closing.callback(services.wheel.close)
     services.marking = Marking(secret)
     services.inspector.checks.append(MarkCheck(services.marking))
+    if settings.reference_perth != "off":
+        perth = PerthCheck(settings.reference_perth)
+        closing.push_async_callback(perth.close)
+        await perth.start()
+        services.inspector.checks.append(perth)
     services.metrics.store_up.set(1)
     store, lasting = await open_stores(
         settings, closing, services.clock, lambda healthy: services.metrics.store_up.set(int(healthy))
@@ -185,6 +191,13 @@ async def open_keys(settings: Settings) -> tuple[KeyRing, Store]:
 
 
 async def _local(keyring: KeyRing, settings: Settings) -> tuple[Principal, str]:
+def open_marking(settings: Settings) -> Marking:
+    """The deployment's marks for the command line. Raises SettingsError where it has no secret yet."""
+    if not settings.secret and not (settings.data_dir / "secret").exists():
+        raise SettingsError("there is no secret of a gateway here: set VOXWIRE_SECRET, or use its data_dir")
+    return Marking(_secret(settings))
+
+
     """Who this machine is, and its generated key."""
     presented = await keyring.ensure_local_key(settings.data_dir / "local.key")
     return keyring.authenticate(presented, loopback=True), presented
