@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from gateway import __version__
+from gateway.detect_cli import add_detect
 from gateway.models_cli import add_models
 from gateway.remote import RemoteGateway, ask, need_running, note, remote_options
 from gateway.settings import Settings
@@ -38,6 +39,7 @@ EXAMPLES = """examples:
   voxwire voices                                  list the voices
   voxwire voices add me.wav --name Me --self      make a voice from a recording
   voxwire keys add my-app                         make a key for another machine
+  voxwire detect call.wav                         was this spoken here?
 
 Settings come from VOXWIRE_... variables and from voxwire.toml; 'voxwire serve'
 tells you about every bad one, and 'voxwire settings' lists them."""
@@ -78,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add_voices(commands)
     add_models(commands)
+    add_detect(commands)
 
     settings = commands.add_parser("settings", help="list what can be set, with what is set now")
     settings.set_defaults(run=_show_settings)

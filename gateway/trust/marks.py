@@ -10,8 +10,8 @@ The price of one key: who may have much speech of one year can average the mark 
 tenants of this deployment. A copy takes 12 s of marked speech with any key, so a key for each call would not
 prevent it; that is why a hit is a reason to look, not a proof. The year limits what averaging is worth.
 
-References are looked at with SURE as the bar, as a person's own voice must not be refused by chance: 4 in ten
-million windows.
+References are held to the higher bar of the detector, as a person's own voice must not be refused by chance:
+one in 2.5 million.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sessions.consent import ConsentRecord, How
 from sessions.output import Marks
 from sessions.secret import DeploymentSecret
 from telephony.dsp.mark import PAYLOAD_BITS, Marker, Stream
-from telephony.dsp.mark_detector import SURE, Detection, search
+from telephony.dsp.mark_detector import Detection, search
 
 SLOT_S = 300
 """Seconds of a slot, counted from the Unix epoch."""
@@ -120,7 +120,7 @@ class MarkCheck:
     async def look(self, clip: Clip, record: ConsentRecord) -> list[Finding]:
         """A refusal or, for a licensed voice, a warning. Cancelled, it waits for the window it is at."""
         found = await self._search(clip)
-        return verdict(found.score >= SURE, record)
+        return verdict(found.sure, record)
 
     async def _search(self, clip: Clip) -> Detection:
         stopped = threading.Event()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from telephony.dsp.mark import Marker, Stream
-from telephony.dsp.mark_detector import MARKED, NOTHING, SURE, UNSURE, detect, search, to_base
+from telephony.dsp.mark_detector import MARKED, NOTHING, UNSURE, Detection, detect, search, to_base
 from tests.peers.channels import CHANNELS, at_rate, jumpy, mulaw
 from tests.peers.embedded import RATE, speech
 from tts_core.engine import Samples
@@ -34,14 +34,14 @@ def test_laid_at_the_rate_of_the_telephone_it_is_found_as_well() -> None:
     for n, clip in enumerate(speech(CLIPS)[:3]):
         heard, _ = mulaw(marked(at_rate(clip, RATE, 8000), 8000, n), 8000)
         found = detect(heard, [KEY])
-        assert (found.score >= SURE, found.payload) == (True, n)
+        assert (found.sure, found.payload) == (True, n)
 
 
 @pytest.mark.parametrize("rate", [16_000, 22_050, 44_100, 48_000])
 def test_it_is_found_from_every_rate(rate: int) -> None:
     heard = marked(at_rate(speech(CLIPS)[0], RATE, rate), rate, 600)
     found = search(heard, rate, [KEY])
-    assert (found.score >= SURE, found.payload) == (True, 600)
+    assert (found.sure, found.payload) == (True, 600)
 
 
 def test_unmarked_speech_and_other_keys_raise_no_alarm() -> None:
@@ -80,6 +80,17 @@ def test_jumps_and_a_cut_start_are_followed() -> None:
     found = detect(heard, [KEY])
     assert (found.marked, found.payload) == (True, 700)
     assert found.jumps > 0
+
+
+def test_the_bar_rises_with_what_is_tried() -> None:
+    found = Detection(8.9)
+    assert (found.bar, found.marked, found.sure, found.unsure) == (8.0, True, False, False)
+    assert Detection(9.0).sure
+    more = Detection(8.9, tries=100)
+    assert (more.bar, more.marked, more.sure, more.unsure) == (9.0, False, False, True)
+    assert not Detection(7.9, tries=100).unsure
+    sound = np.concatenate([mulaw(clip, RATE)[0] for clip in speech(CLIPS)[:3]])
+    assert search(sound, 8000, [KEY, b"x" * 32]).tries >= 4
 
 
 @pytest.mark.parametrize("n", [0, 1, 100, 8000])
