@@ -190,7 +190,6 @@ async def open_keys(settings: Settings) -> tuple[KeyRing, Store]:
     return keyring, store
 
 
-async def _local(keyring: KeyRing, settings: Settings) -> tuple[Principal, str]:
 def open_marking(settings: Settings) -> Marking:
     """The deployment's marks for the command line. Raises SettingsError where it has no secret yet."""
     if not settings.secret and not (settings.data_dir / "secret").exists():
@@ -198,6 +197,7 @@ def open_marking(settings: Settings) -> Marking:
     return Marking(_secret(settings))
 
 
+async def _local(keyring: KeyRing, settings: Settings) -> tuple[Principal, str]:
     """Who this machine is, and its generated key."""
     presented = await keyring.ensure_local_key(settings.data_dir / "local.key")
     return keyring.authenticate(presented, loopback=True), presented
