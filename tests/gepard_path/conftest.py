@@ -26,8 +26,9 @@ GREEDY = {
     "gepard_compile": "off",
     "voice_aliases": "heart=default",
     "resume_s": "1",
+    "mark": "off",
 }
-"""The likeliest codes and no chance: what is heard can be worked out beforehand."""
+"""The likeliest codes, no chance and no mark: what is heard can be worked out beforehand."""
 
 
 class ModelGateway(GatewayProcess):
