@@ -3,9 +3,6 @@
 Sources: protocols.md 1.4 and rule R3. No message carries an id, so order is all: the last audio of before,
 then ``Cleared`` or ``Flushed``, then new audio; a flush that was cleared is never answered.
 
-One context speaks a turn: it begins with the first text and is over when a flush was spoken and nothing came
-after it, so that an idle connection holds no place among those who speak.
-
 ``Close`` drains: what was said is spoken, then the connection is closed. A client that is leaving (LiveKit
 sends ``Flush`` and ``Close`` on the connection that it left unread when its user interrupted) is told by a
 flush that comes long after the last text, in the midst of the audio, with the close on its heels; the setting
@@ -14,7 +11,6 @@ flush that comes long after the last text, in the midst of the audio, with the c
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 from aiohttp import WSCloseCode, web
@@ -25,16 +21,16 @@ from gateway.encoding import encode, open_encoder
 from gateway.security import authenticate
 from gateway.services import Services, services_of
 from gateway.sockets import Socket, accept
-from gateway.speaking import Allowance, Voice
+from gateway.speaking import Voice
 from gateway.spoken import base_options, spoken, write
 from sessions.context import ContextOptions
-from sessions.events import TERMINAL, Audio, Cancelled, Done, Event, Failed, Flushed
+from sessions.events import Audio, Done, Failed
 from sessions.principal import Principal
-from sessions.runner import ContextRunner
-from tts_core.errors import ContextIdle, LegClosed, TextTooLong, UnknownVoice, VoxwireError
+from tts_core.errors import LegClosed, TextTooLong, UnknownVoice, VoxwireError
 from tts_core.text.segment import TextMode
 
 from . import deepgram_wire as wire
+from .turns import Telling, Turn, Turns
 
 LEAVING_S = 0.25
 """A flush this long after the last text did not end a turn that was being written."""
@@ -63,37 +59,22 @@ async def voice_of(services: Services, principal: Principal, model: str) -> Voic
         return await speaking.resolve(principal, other)
 
 
-class Turn:
-    """What is spoken between two silences of the client."""
-
-    def __init__(self, runner: ContextRunner) -> None:
-        self.runner = runner
-        self.over = False
-        """It takes no more text; another one begins with the next."""
-        self.flushes = 0
-        """Asked for and not answered."""
-        self.sent = False
-        """Some of its audio has left."""
-        self.said_at = self.flushed_at = 0.0
-
-
 class Connection:
     """One socket of the dialect."""
 
     def __init__(
         self, services: Services, socket: Socket, principal: Principal, params: wire.Params, voice: Voice
     ) -> None:
-        self._services, self._socket, self._principal, self._voice = services, socket, principal, voice
-        self._options = replace(
-            base_options(services, principal),
-            voice=voice.id,
-            format=params.format,
-            speed=params.speed,
+        self._services, self._socket = services, socket
+        options = replace(
+            base_options(services, principal), voice=voice.id, format=params.format, speed=params.speed
+        )
+        telling = Telling(self._audio, self._flushed, self._failed)
+        self._turns = Turns(
+            services, telling, dialect="deepgram", principal=principal, options=options, voice=voice
         )
         self._ident = request_id(socket.request)
-        self._allowance = Allowance(principal)
-        self._turn: Turn | None = None
-        self._turns = self._sequence = 0
+        self._sequence = 0
         self._before = ""
         """Type of the message before."""
         self._closing = False
@@ -108,8 +89,7 @@ class Connection:
             pass
         finally:
             drain.cancel()
-            if self._turn is not None:
-                await self._turn.runner.abort()
+            await self._turns.abort()
 
     async def _take(self, raw: str | bytes) -> None:
         if self._closing:
@@ -123,11 +103,12 @@ class Connection:
         try:
             match message.type:
                 case "Speak":
-                    self._say(message.text or "")
+                    self._turns.say(message.text or "")
                 case "Flush":
-                    await self._flush()
+                    await self._turns.flush()
                 case "Clear":
-                    await self._clear()
+                    await self._turns.clear()
+                    await self._socket.send(wire.cleared(self._next()))
                 case "Close":
                     await self._close()
         except LegClosed:
@@ -140,108 +121,43 @@ class Connection:
             await self._socket.send(wire.failure(error, self._ident))
         self._before = message.type
 
-    def _say(self, text: str) -> None:
-        turn = self._turn
-        if turn is None or turn.over:
-            if not text.strip():
-                return  # white space opens nothing (R8)
-            turn = self._open(text)
-        else:
-            turn.runner.text(text)
-        turn.said_at = self._services.clock()
-
-    def _open(self, text: str) -> Turn:
-        self._turns += 1
-
-        async def sink(event: Event) -> None:
-            await self._tell(turn, event)
-
-        turn = Turn(
-            self._services.speaking.runner(
-                principal=self._principal,
-                allowance=self._allowance,
-                dialect="deepgram",
-                context_id=f"turn-{self._turns}",
-                options=self._options,
-                sink=sink,
-                has_text=True,
-                voice=self._voice,
-            )
-        )
-        turn.runner.text(text)
-        self._turn = turn
-        turn.runner.start()
-        return turn
-
-    async def _flush(self) -> None:
-        turn = self._turn
-        if turn is None or turn.over:
-            await self._socket.send(wire.flushed(self._next()))  # there is nothing that it could wait for
-            return
-        turn.flushes += 1
-        turn.flushed_at = self._services.clock()
-        turn.runner.flush()
-
-    async def _clear(self) -> None:
-        turn, self._turn = self._turn, None
-        if turn is not None:
-            turn.over = True
-            await turn.runner.cancel()
-        await self._socket.send(wire.cleared(self._next()))
-
     async def _close(self) -> None:
-        turn, self._closing = self._turn, True
-        if turn is None or turn.over:
-            self._end()
-        elif self._leaving(turn):
-            await turn.runner.cancel()
-        else:
-            turn.over = True
-            turn.runner.end()
+        self._closing = True
+        turn = self._turns.open
+        if turn is not None and self._leaving(turn):
+            await self._turns.clear()
+        self._turns.end()
+        self._services.spawn(self._finish(), name="deepgram close")
+
+    async def _finish(self) -> None:
+        await self._turns.wait()
+        await self._socket.close(WSCloseCode.OK)
 
     def _leaving(self, turn: Turn) -> bool:
         return (
             self._services.settings.close_context_policy == "smart"
             and self._before == "Flush"
-            and turn.sent
+            and turn.sent > 0
             and turn.flushes > 0
             and turn.flushed_at - turn.said_at > LEAVING_S
         )
 
-    async def _tell(self, turn: Turn, event: Event) -> None:
-        match event:
-            case Audio():
-                turn.sent = True
-                await self._socket.send(event.data)
-            case Flushed():
-                turn.flushes -= 1
-                context = turn.runner.context
-                if not (turn.flushes or turn.over or context.held or context.has_work):
-                    # Nothing came after it: give the place among the speaking back until something does.
-                    turn.over = True
-                    turn.runner.end()
-                await self._socket.send(wire.flushed(self._next()))
-            case Failed() if not isinstance(event.error, ContextIdle):
-                await self._socket.send(wire.failure(event.error, self._ident))
-        if isinstance(event, TERMINAL):
-            turn.over = True
-            if self._turn is turn:
-                self._turn = None
-            if self._closing and isinstance(event, Done | Cancelled | Failed):
-                self._end()
+    async def _audio(self, turn: Turn, event: Audio) -> None:
+        await self._socket.send(event.data)
+
+    async def _flushed(self, turn: Turn | None) -> None:
+        await self._socket.send(wire.flushed(self._next()))
+
+    async def _failed(self, turn: Turn, error: VoxwireError) -> None:
+        await self._socket.send(wire.failure(error, self._ident))
 
     def _next(self) -> int:
         self._sequence += 1
         return self._sequence - 1
 
-    def _end(self, code: int = WSCloseCode.OK) -> None:
-        self._services.spawn(self._socket.close(code), name="deepgram close")
-
     async def _drain(self) -> None:
         await self._services.draining.wait()
-        while (turn := self._turn) is not None:
-            await turn.runner.wait()
-            await asyncio.sleep(0)
+        await self._turns.wait()
         await self._socket.close(WSCloseCode.SERVICE_RESTART, "restarting")
 
 

@@ -1,0 +1,127 @@
+"""Turns told apart by order alone, without any dialect around them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.dialects.turns import Telling, Turn, Turns
+from gateway.speaking import Voice
+from gateway.spoken import base_options
+from sessions.events import Audio
+from sessions.principal import Principal
+from tests.peers.gateway import Running, on_gateway
+from tts_core.errors import EngineCrashed, VoxwireError
+
+SOMEBODY = Principal("default", "key")
+WORD = 4800
+"""Samples of a word at 24 kHz."""
+
+
+class Listener:
+    def __init__(self, gateway: Running) -> None:
+        self.told: list[str] = []
+        self.samples = 0
+        options = base_options(gateway.services, SOMEBODY)
+        telling = Telling(self.audio, self.flushed, self.failed)
+        self.turns = Turns(
+            gateway.services,
+            telling,
+            dialect="deepgram",
+            principal=SOMEBODY,
+            options=options,
+            voice=Voice("tone"),
+        )
+
+    async def audio(self, turn: Turn, event: Audio) -> None:
+        if not self.told or self.told[-1] != f"audio {turn.number}":
+            self.told.append(f"audio {turn.number}")
+        self.samples += event.samples
+
+    async def flushed(self, turn: Turn | None) -> None:
+        self.told.append(f"flushed {turn.number if turn else '-'}")
+
+    async def failed(self, turn: Turn, error: VoxwireError) -> None:
+        self.told.append(f"{error.code} {turn.number}")
+
+
+@on_gateway()
+async def test_a_turn_is_over_when_its_flush_was_spoken(gateway: Running) -> None:
+    listener = Listener(gateway)
+    turns = listener.turns
+    await turns.flush()
+    turns.say(" ")
+    assert turns.open is None
+    turns.say("One two.")
+    turns.say(" Three.")
+    await turns.flush()
+    await turns.wait()
+    assert listener.told == ["flushed -", "audio 1", "flushed 1"]
+    assert listener.samples >= 3 * WORD
+    assert gateway.idle
+    turns.say("Four.")
+    await turns.flush()
+    await turns.wait()
+    assert listener.told[3:] == ["audio 2", "flushed 2"]
+
+
+@on_gateway()
+async def test_clear_leaves_nothing_of_before(gateway: Running) -> None:
+    listener = Listener(gateway)
+    turns = listener.turns
+    assert await turns.clear() is None
+    turns.say("word " * 100)
+    await turns.flush()
+    while not listener.samples:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.5)
+    cut = await turns.clear()
+    assert cut is not None
+    assert cut.heard.text + cut.heard.unheard == "word " * 100
+    assert 0 < cut.heard.samples <= listener.samples
+    samples = listener.samples
+    await asyncio.sleep(30)
+    assert listener.samples == samples
+    assert listener.told == ["audio 1"]
+    assert gateway.idle
+
+
+@on_gateway()
+async def test_an_end_speaks_what_was_said(gateway: Running) -> None:
+    listener = Listener(gateway)
+    assert listener.turns.end() is None
+    listener.turns.say("One two three.")
+    turn = listener.turns.end()
+    assert turn is not None
+    assert listener.turns.open is None
+    await listener.turns.wait()
+    assert listener.samples == turn.sent >= 3 * WORD
+
+
+@on_gateway()
+async def test_a_failure_ends_its_turn_alone_and_idleness_is_none(gateway: Running) -> None:
+    listener = Listener(gateway)
+    gateway.engine.fail = EngineCrashed("the voice failed")
+    listener.turns.say("One two.")
+    await listener.turns.flush()
+    await listener.turns.wait()
+    gateway.engine.fail = None
+    listener.turns.say("Three.")
+    await listener.turns.flush()
+    await listener.turns.wait()
+    assert listener.told == ["engine_crashed 1", "audio 2", "flushed 2"]
+    listener.turns.say("Four.")  # never flushed: spoken after a pause, then the turn lapses without a word
+    await asyncio.sleep(1000)
+    assert listener.told[3:] == ["audio 3"]
+    assert listener.turns.open is None
+    assert gateway.idle
+
+
+@on_gateway()
+async def test_one_that_is_left_tells_nothing_more(gateway: Running) -> None:
+    listener = Listener(gateway)
+    listener.turns.say("word " * 100)
+    while not listener.samples:
+        await asyncio.sleep(0.01)
+    await listener.turns.abort()
+    assert listener.told == ["audio 1"]
+    assert gateway.idle
