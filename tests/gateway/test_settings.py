@@ -283,3 +283,12 @@ def test_the_other_addresses_of_redis_need_the_first(tmp_path: Path) -> None:
     made = load(tmp_path, redis_url="unix:///redis.sock", redis_unchecked="yes", **urls)
     assert made.redis_unchecked
     assert "pw-of-check" not in "\n".join(made.describe()) + repr(made)
+
+
+def test_a_mark_over_several_gateways_needs_their_common_secret(tmp_path: Path) -> None:
+    assert load(tmp_path, mark="on").mark is True
+    assert load(tmp_path).mark is False
+    assert load(tmp_path).reference_perth == "off"
+    (told,) = faults(tmp_path, mark="on", redis_url="redis://localhost")
+    assert "VOXWIRE_SECRET" in told
+    assert load(tmp_path, mark="on", redis_url="redis://localhost", secret="s" * 32).mark

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sessions.events import AudioFormat, Encoding
 from sessions.output import RAMP_MS, OutputStage
+from telephony.dsp.mark import Marker, Stream
 from telephony.dsp.pcm import decode
 from tests.tone import RATE, ToneEngine
 
@@ -52,3 +53,67 @@ def test_a_flush_gives_what_is_held_and_loses_nothing() -> None:
     audio = np.concatenate([decode(d, "pcm_f32le") for d, _ in blocks])
     assert np.array_equal(audio, pcm)
     assert stage.flush() == []
+
+
+KEY = b"key of these tests".ljust(32, b".")
+
+
+def marks(rate: int) -> Stream:
+    return Stream(Marker(rate, KEY, 5), start=17)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.integers(0, 9000), min_size=1, max_size=12),
+    st.sampled_from([8000, 22050, 24000, 44100]),
+    st.sets(st.integers(0, 11)),
+)
+def test_a_mark_changes_no_count_and_lies_on_the_same_samples_however_it_is_cut(
+    pieces: list[int], rate: int, flushes: set[int]
+) -> None:
+    pcm, fmt = ToneEngine.tone(sum(pieces)), AudioFormat(Encoding.PCM_F32LE, rate)
+    plain = OutputStage(RATE, fmt)
+    unmarked = decode(b"".join(d for d, _ in plain.push(pcm) + plain.finish()), "pcm_f32le")
+    stream = marks(rate)
+    expected = np.concatenate([stream.process(unmarked), stream.flush()])
+    stage = OutputStage(RATE, fmt, marks)
+    got, at = [], 0
+    for i, n in enumerate(pieces):
+        got += stage.push(pcm[at : at + n])
+        at += n
+        if i in flushes:
+            got += stage.flush()
+    got += stage.finish()
+    assert sum(n for _, n in got) == len(unmarked) == math.ceil(len(pcm) * rate / RATE)
+    assert np.array_equal(decode(b"".join(d for d, _ in got), "pcm_f32le"), expected)
+
+
+def test_a_mark_is_made_for_the_listeners_rate_once_there_is_audio() -> None:
+    made: list[int] = []
+
+    def watched(rate: int) -> Stream:
+        made.append(rate)
+        return marks(rate)
+
+    stage = OutputStage(RATE, AudioFormat(Encoding.MULAW, 8000), watched)
+    assert stage.flush() == []
+    assert made == []
+    blocks = stage.push(ToneEngine.tone(RATE))
+    assert [n for _, n in blocks[:4]] == [8 * ms for ms in RAMP_MS]  # the first ones leave as soon as before
+    stage.push(ToneEngine.tone(RATE))
+    stage.finish()
+    assert made == [8000]
+    assert OutputStage(RATE, AudioFormat(), watched).finish() == []
+    assert made == [8000]
+
+
+@pytest.mark.parametrize("encoding", list(Encoding))
+def test_what_is_encoded_is_the_marked_audio(encoding: Encoding) -> None:
+    pcm, fmt = ToneEngine.tone(RATE), AudioFormat(encoding, 8000)
+    plain, marked = OutputStage(RATE, fmt), OutputStage(RATE, fmt, marks)
+    a, b = (
+        decode(b"".join(d for d, _ in stage.push(pcm) + stage.finish()), encoding.value)
+        for stage in (plain, marked)
+    )
+    below = 10 * np.log10(np.sum((a - b) ** 2) / np.sum(a**2))
+    assert -30 < below < -15
