@@ -189,7 +189,10 @@ class ResumedContext(Struct, frozen=True):
 
 
 class ServerHello(ServerMessage, frozen=True, tag="hello", omit_defaults=False):
-    """Answer to ``hello``. ``key`` is needed to resume: keep it secret. ``cloning``: voices can be made."""
+    """Answer to ``hello``. ``key`` is needed to resume: keep it secret.
+
+    ``cloning``: voices can be made; ``spoken``: under consents that are read aloud, too.
+    """
 
     version: int
     session: str
@@ -201,6 +204,7 @@ class ServerHello(ServerMessage, frozen=True, tag="hello", omit_defaults=False):
     voices: list[VoiceEntry]
     limits: Limits
     cloning: bool = False
+    spoken: bool = False
     resumed: bool = False
     contexts: dict[str, ResumedContext] = {}
 

@@ -128,6 +128,7 @@ class NativeSession:
                 resume_s=settings.resume_s,
             ),
             cloning=info.can_clone,
+            spoken=info.can_clone and self._services.verifier is not None,
             resumed=resumed,
             contexts={c.id: m.ResumedContext(c.texts, c.runner.context.ending) for c in self.contexts.all()}
             if resumed

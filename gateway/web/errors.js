@@ -8,6 +8,8 @@ const WORDS = {
   engine_error: "The voice failed on this text.",
   engine_crashed: "The voice failed on this text.",
   engine_timeout: "The voice took too long to answer.",
+  challenge_gone: "That took longer than two minutes. Press Read aloud for a new text.",
+  challenge_not_read: "That did not sound like the text. Press Read aloud for a new one, and read all of it.",
   lost: "The gateway did not answer.",
   unknown_voice: "This voice is not there any more.",
   unknown_session: "The connection was away for too long. Try again.",

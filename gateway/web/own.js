@@ -1,8 +1,9 @@
 // The panel in which a visitor makes a voice of their own, tries it and deletes it.
 
 import { explain } from "./errors.js";
-import { Recorder } from "./recorder.js";
 import { Rest } from "./rest.js";
+import { SpokenConsent } from "./spoken.js";
+import { Take } from "./take.js";
 
 const LEAST_S = 3;
 const MOST_S = 30;
@@ -14,7 +15,8 @@ const random = () => [...crypto.getRandomValues(new Uint8Array(8))].map((x) => x
 export class OwnVoices extends EventTarget {
   #gateway;
   #rest;
-  #recorder = null;
+  #take;
+  #spoken;
   #clip = null;
   #busy = false;
   #voices = new Map(); // id -> {id, name, kind}
@@ -23,8 +25,15 @@ export class OwnVoices extends EventTarget {
     super();
     this.#gateway = gateway;
     this.#rest = new Rest(gateway);
-    $("own-record").hidden = !Recorder.possible;
-    $("own-record").addEventListener("click", () => this.#toggle());
+    this.#take = new Take({ button: $("own-record"), level: $("own-level"), seconds: $("own-seconds") }, MOST_S);
+    this.#take.addEventListener("begun", () => this.#took(null, ""));
+    this.#take.addEventListener("failed", ({ detail }) => this.#note(detail.message, "bad"));
+    this.#take.addEventListener("taken", ({ detail }) => this.#recorded(detail));
+    this.#spoken = new SpokenConsent(this.#rest, () => this.#terms());
+    this.#spoken.addEventListener("change", () => this.#ready());
+    $("own-keep").addEventListener("input", () => {
+      if (this.#spoken.id) this.#spoken.clear("Read it again: keeping a voice is agreed to by itself.");
+    });
     $("own-file").addEventListener("change", () => {
       const [file] = $("own-file").files;
       $("own-file").value = "";
@@ -38,49 +47,14 @@ export class OwnVoices extends EventTarget {
     gateway.addEventListener("hello", ({ detail }) => this.#hello(detail));
   }
 
-  #hello({ cloning, voices }) {
+  #hello({ cloning, spoken, voices }) {
     $("own").hidden = !cloning;
+    this.#spoken.offer(spoken);
     this.#voices = new Map(voices.filter(({ kind }) => kind !== "built_in").map((voice) => [voice.id, voice]));
     this.#show();
   }
 
-  async #toggle() {
-    if (this.#recorder) {
-      await this.#finish();
-      return;
-    }
-    const recorder = new Recorder(MOST_S);
-    this.#note("");
-    try {
-      await recorder.start();
-    } catch (error) {
-      this.#note(error.message, "bad");
-      return;
-    }
-    this.#recorder = recorder;
-    this.#clip = null;
-    $("own-clip").textContent = "";
-    recorder.addEventListener("level", ({ detail }) => {
-      $("own-level").value = detail.peak;
-      $("own-seconds").textContent = `${detail.seconds.toFixed(1)} s`;
-    });
-    recorder.addEventListener("full", () => this.#finish());
-    $("own-level").hidden = false;
-    $("own-record").textContent = "Stop recording";
-    $("own-record").setAttribute("aria-pressed", "true");
-    this.#ready();
-  }
-
-  async #finish() {
-    const recorder = this.#recorder;
-    if (!recorder) return;
-    this.#recorder = null;
-    const { seconds } = recorder;
-    const clip = await recorder.stop();
-    $("own-level").hidden = true;
-    $("own-seconds").textContent = "";
-    $("own-record").textContent = "Record";
-    $("own-record").setAttribute("aria-pressed", "false");
+  #recorded({ clip, seconds }) {
     if (seconds < LEAST_S) {
       this.#note(`That was ${seconds.toFixed(1)} s; ${LEAST_S} s or more are needed.`, "bad");
       this.#ready();
@@ -97,7 +71,9 @@ export class OwnVoices extends EventTarget {
   }
 
   #ready() {
-    $("own-make").disabled = this.#busy || Boolean(this.#recorder) || !this.#clip || !$("own-agree").checked;
+    const agreed = this.#spoken.offered ? this.#spoken.id : $("own-agree").checked;
+    const busy = this.#busy || this.#take.running || this.#spoken.busy;
+    $("own-make").disabled = busy || !this.#clip || !agreed;
   }
 
   #note(text, kind = "") {
@@ -109,6 +85,7 @@ export class OwnVoices extends EventTarget {
     this.#busy = busy;
     $("own-progress").hidden = !busy;
     $("own-record").disabled = busy;
+    $("own-read").disabled = busy;
     this.#ready();
   }
 
@@ -122,6 +99,7 @@ export class OwnVoices extends EventTarget {
       this.#clip = null;
       $("own-clip").textContent = "";
       $("own-agree").checked = false; // each voice is agreed to by itself
+      this.#spoken.clear();
       const warnings = voice.warnings.map(({ message }) => explain({ message }).text);
       this.#note(["The voice is made.", ...warnings].join(" "));
       this.#show();
@@ -133,16 +111,21 @@ export class OwnVoices extends EventTarget {
     }
   }
 
+  #terms() {
+    return { kind: $("own-keep").checked ? "permanent" : "session", subject: `page-${random()}` };
+  }
+
+  async #agreed() {
+    if (this.#spoken.offered) return this.#spoken.id;
+    const statement = $("own-statement").textContent;
+    const terms = { ...this.#terms(), how: "written", statement };
+    return (await this.#rest.ask("POST", "v1/consents", "voice:enrol", terms)).id;
+  }
+
   async #enrol() {
     const keep = $("own-keep").checked;
-    const consent = await this.#rest.ask("POST", "v1/consents", "voice:enrol", {
-      kind: keep ? "permanent" : "session",
-      how: "written",
-      subject: `page-${random()}`,
-      statement: $("own-statement").textContent,
-    });
     const form = new FormData();
-    form.append("consent", consent.id);
+    form.append("consent", await this.#agreed());
     form.append("name", $("own-name").value.trim() || "My voice");
     if (!keep) form.append("session", this.#gateway.hello.session);
     form.append("file", this.#clip, "clip");
