@@ -39,6 +39,7 @@ ROUTE_MODULES = (
     "gateway.dialects.deepgram",
     "gateway.media",
     "gateway.voice_api.consents",
+    "gateway.voice_api.denied",
     "gateway.voice_api.voices",
     "gateway.web",
 )

@@ -1,4 +1,4 @@
-"""``voxwire models``: fetch, check and make checkpoints of the GEPARD engine.
+"""``voxwire models``: fetch, check and make checkpoints of the GEPARD engine, convert the speaker model.
 
 Only here does the command line touch a model's stack, and only once a command needs it.
 """
@@ -24,7 +24,7 @@ _MISSING = "this needs the model's packages: install voxwire with the extra 'gep
 
 def add_models(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command ``models`` to ``commands``."""
-    models = commands.add_parser("models", help="fetch, check or make a model for the GEPARD engine")
+    models = commands.add_parser("models", help="fetch, check, make or convert a model")
     actions = models.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=type(models))
 
     fetch = actions.add_parser("fetch", help="fetch a checkpoint from a hub; go on where it broke off")
@@ -56,6 +56,18 @@ def add_models(commands: argparse._SubParsersAction[Any]) -> None:
     )  # fmt: skip
     make.add_argument("--seed", type=_seed, default=0, help="another seed, other weights (default: 0)")
     make.set_defaults(run=_guarded(_make))
+
+    speaker = actions.add_parser(
+        "convert-speaker", help="make the file for VOXWIRE_SPEAKER_MODEL out of Resemblyzer 0.1.4"
+    )
+    speaker.add_argument(
+        "source",
+        type=Path,
+        metavar="FILE",
+        help="the wheel (pip download --no-deps resemblyzer==0.1.4) or its .pt",
+    )
+    speaker.add_argument("target", type=Path, metavar="OUT", help="the file to write, as speaker.onnx")
+    speaker.set_defaults(run=_convert_speaker)
 
 
 def _seed(text: str) -> int:
@@ -140,6 +152,15 @@ def _make(args: argparse.Namespace) -> int:
     make_tiny_nemo(args.directory / CODEC, seed=args.seed, size=args.size)
     count = sum(prod(shape) for shape in shapes(made.config).values())
     print(f"{count / 1e6:.1f} million random numbers and a random codec in {args.directory}")
+    return 0
+
+
+def _convert_speaker(args: argparse.Namespace) -> int:
+    from gateway.trust.convert import PINNED, convert
+
+    convert(args.source, args.target)
+    _file(args.target, PINNED)
+    print(f"use it with VOXWIRE_SPEAKER_MODEL={args.target}")
     return 0
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gateway.speaking import Speaking
     from gateway.trust.check import Inspector
     from gateway.trust.marks import Marking
+    from gateway.trust.speaker import SpeakerModel
     from gateway.trust.verifier import Verifier
     from gateway.voice_api.cloning import Cloning
     from sessions.denied import DenyList
@@ -113,6 +114,7 @@ class Services:
     inspector: Inspector = field(init=False)
     verifier: Verifier | None = None
     denied: DenyList = field(init=False)
+    speakers: SpeakerModel | None = None
     marking: Marking = field(init=False)
     voices: VoiceStore = field(init=False)
     phrases: PhraseCache | None = None

@@ -115,6 +115,7 @@ async def start(services: Services) -> None:
     )
     services.voices = desk.voices
     services.verifier = ears.verifier(store, desk)
+    services.speakers = ears.speakers
     services.denied = DenyList(lasting, secret, audit=desk.audit)
     services.inspector.checks.append(ears.check(desk, services.denied))
     closing.push_async_callback(desk.close)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gateway.deny_cli import add_deny
 from gateway.remote import RemoteGateway, ask, need_running, note, remote_options, running, send, settings_of
 from tts_core.errors import VoxwireError
 
@@ -55,6 +56,8 @@ def add_voices(commands: argparse._SubParsersAction[Any]) -> None:
     )
     remote_options(add, again=True)
     add.set_defaults(run=_run(_add))
+
+    add_deny(actions)
 
     remove = actions.add_parser("rm", help="delete a voice; prints the signed receipt")
     remove.add_argument("id", help="the voice's id, see 'voxwire voices'")

@@ -41,9 +41,9 @@ BITS = 1024
 """Of a voice: enough that chance moves the similarity that is compared by less than 0.03."""
 SIMILAR = 0.85
 """Similarity (cosine) from which a voice counts as a listed one."""
-MOST = 10_000
-"""Entries; 4 MB in the store."""
-MOST_EXPORT = 8 << 20
+MOST = 2000
+"""Entries; 0.6 MB in the store, and in an export."""
+MOST_EXPORT = 700_000
 TABLE = key("", "denied", "voices")
 MARK = key("", "denied", "mark")
 """Changes with the list, so that gateways need not read all of it for each voice."""

@@ -194,6 +194,6 @@ def _unit(vectors: Vectors) -> Vectors:
 
 
 __all__ = [
-    "ONE_SPEAKER", "SEVERAL_SPEAKERS", "THRESHOLD", "TOO_LITTLE_SPEECH", "SpeakerModel", "halves",
-    "one_speaker", "require_one_speaker",
+    "ONE_SPEAKER", "SEVERAL_SPEAKERS", "THRESHOLD", "TOO_LITTLE_SPEECH", "Samples", "SpeakerModel", "Vectors",
+    "halves", "one_speaker", "require_one_speaker",
 ]  # fmt: skip

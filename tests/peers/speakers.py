@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import tempfile
 import wave
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,25 +73,46 @@ def model() -> SpeakerModel:
 @cache
 def heart(texts: tuple[str, ...] = TEXTS) -> tuple[Clip, ...]:
     """Texts by the embedded voice."""
-    from hibari import Hibari
 
-    voice = Hibari(threads=1)
-    return tuple((np.asarray(voice(text, seed=n), np.float32), 24_000) for n, text in enumerate(texts))
+    def said(_: Path) -> dict[str, Any]:
+        from hibari import Hibari
+
+        voice = Hibari(threads=1)
+        clips = {str(n): np.asarray(voice(text, seed=n), np.float32) for n, text in enumerate(texts)}
+        return {"rate": np.array(24_000), **clips}
+
+    return _kept("heart", texts, said)
 
 
 @cache
 def joe(texts: tuple[str, ...] = TEXTS) -> tuple[Clip, ...]:
     """Texts by a Piper voice."""
-    script = Path(__file__).with_name("piper_voice.py")
-    with tempfile.TemporaryDirectory() as folder:
-        answered = Path(folder) / "said.npz"
+
+    def said(folder: Path) -> dict[str, Any]:
+        script, answered = Path(__file__).with_name("piper_voice.py"), folder / "said.npz"
         subprocess.run(
             [str(envs.ensure("piper")), "-P", str(script), str(answered)],
             input=json.dumps(texts).encode(), check=True, timeout=_DEADLINE_S, stdout=subprocess.DEVNULL,
         )  # fmt: skip
-        with np.load(answered) as said:
-            rate = int(said["rate"])
-            return tuple((int16_to_float(said[str(n)]), rate) for n in range(len(texts)))
+        with np.load(answered) as found:
+            clips = {str(n): int16_to_float(found[str(n)]) for n in range(len(texts))}
+            return {"rate": found["rate"], **clips}
+
+    return _kept("joe", texts, said)
+
+
+def _kept(who: str, texts: tuple[str, ...], speak: Callable[[Path], dict[str, Any]]) -> tuple[Clip, ...]:
+    """What was said, once for this machine: one voice takes seconds to load, the other a minute."""
+    digest = hashlib.sha256("\n".join((who, *texts)).encode()).hexdigest()[:16]
+    path = cache_root() / f"said-{digest}.npz"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            made = Path(folder) / "made.npz"
+            np.savez(made, **speak(Path(folder)))
+            made.replace(path)
+    with np.load(path) as said:
+        return tuple((said[str(n)], int(said["rate"])) for n in range(len(texts)))
 
 
 @cache

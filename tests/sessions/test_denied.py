@@ -137,7 +137,7 @@ async def test_an_export_goes_into_a_deployment_of_the_same_secret_alone(store: 
         b"",
         b"voxwire denied 1\n",
         data[1:],
-        bytes(9 << 20),
+        bytes(2 << 20),
     ):
         with pytest.raises(BadRequest):
             await fresh.load(bad)
