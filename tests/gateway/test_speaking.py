@@ -12,13 +12,16 @@ import pytest
 from gateway.speaking import Allowance, CannotClone, TenantAdmission, Voice, voice_revision
 from sessions.context import ContextOptions
 from sessions.events import Audio, Cancelled, Done, Event, Failed
+from sessions.phrases import unpack
 from sessions.principal import Limits, Principal
 from sessions.runner import ContextRunner
 from sessions.voice_catalogue import About
 from sessions.voices import StoredVoice
+from telephony.dsp.pcm import decode
 from tests.peers.gateway import Running, on_gateway
 from tests.peers.native import native_client
 from tests.tone import PITCH, RATE, ToneEngine
+from tts_core.engine import Samples
 from tts_core.errors import Draining, Forbidden, LimitExceeded, StoreError, UnknownVoice
 
 ACME = Principal("acme", "k1")
@@ -397,3 +400,35 @@ async def test_without_the_store_the_built_in_voices_are_listed(gateway: Running
     await made(gateway, 660)
     gateway.services.voices.catalogue.list = away  # type: ignore[method-assign, assignment]
     assert [v.id for v, _ in await gateway.services.speaking.listed(ACME)] == ["tone", "other"]
+
+
+async def _sound(gateway: Running, principal: Principal, *, cache: bool = False) -> Samples:
+    said = Said(gateway, principal, cache=cache)
+    assert isinstance(await said.say("One two three four."), Done)
+    await asyncio.sleep(1)  # the cache is written meanwhile
+    return decode(b"".join(e.data for e in said.events if isinstance(e, Audio)), "pcm_s16le")
+
+
+@on_gateway(mark=True)
+async def test_what_is_spoken_is_marked_anew_each_time_and_the_cache_holds_no_mark(gateway: Running) -> None:
+    cached = replace(ACME, phrase_cache=True)
+    first, second = [await _sound(gateway, cached, cache=True) for _ in range(2)]
+    assert gateway.services.phrases is not None
+    assert gateway.services.phrases.hits == 1
+    (data, _) = next(iter(gateway.services.phrases._front.values()))
+    (name,) = (key.name for key in gateway.services.phrases._front)
+    kept = unpack(data, name)
+    assert kept is not None
+    plain = kept.pcm.astype(np.float32) / 32768
+    assert len(first) == len(second) == len(plain)
+    for heard in (first, second):
+        below = 10 * np.log10(np.sum((heard - plain) ** 2) / np.sum(plain**2))
+        assert -35 < below < -15
+
+
+@on_gateway()
+async def test_nothing_is_marked_unless_asked_for(gateway: Running) -> None:
+    first, second = [await _sound(gateway, ACME) for _ in range(2)]
+    assert np.array_equal(first, second)
+    tone = ToneEngine.tone(len(first))
+    assert np.abs(first - tone).max() < 1e-4
