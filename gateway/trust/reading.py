@@ -6,8 +6,9 @@ a run of words that spells the same without its spaces is the same word ("vox wi
 may be before or behind the word that it is beside. What is left is a word-level edit distance (Levenshtein,
 with these as further moves).
 
-The name of a company is no word that a recogniser knows: it is right where most of its letters are, and where
-they are not, or it is left out, that counts as two wrong words, for it says who is consented to.
+The name of a company is no word that a recogniser knows, and some are heard as a better known one. It is
+right where most of its letters are, one wrong word where another word is in its place, and two where nothing
+is: it says who is consented to.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from difflib import SequenceMatcher
 
 ALIKE = 0.6
 """Share of a name's letters, in order, by which it counts as said."""
-NAME_WRONG = 2
+NAME_LEFT_OUT = 2
 _RUN = 8
 """Most heard words that may be one expected word or name."""
 _MOST_HEARD = 400
@@ -66,10 +67,10 @@ def wrong(text: str, heard: str, *, name: slice | None = None, slight: Collectio
 def _distance(expected: Sequence[str], heard: Sequence[str], name: str) -> int:
     before, row = [0], list(range(len(heard) + 1))
     for n, word in enumerate(expected):
-        cost = NAME_WRONG if word == _NAME else 1
+        cost = NAME_LEFT_OUT if word == _NAME else 1
         new = [row[0] + cost]
         for at in range(1, len(heard) + 1):
-            best = min(row[at] + cost, new[at - 1] + 1, row[at - 1] + cost)
+            best = min(row[at] + cost, new[at - 1] + 1, row[at - 1] + 1)
             run = ""
             for first in range(at - 1, max(-1, at - 1 - _RUN), -1):
                 run = heard[first] + run
