@@ -20,6 +20,13 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
+from gateway.setting_values import Bad as _Bad
+from gateway.setting_values import flag as _flag
+from gateway.setting_values import items as _list
+from gateway.setting_values import number as _number
+from gateway.setting_values import text as _text
+from gateway.setting_values import whole as _whole
+from gateway.setting_values import word as _word
 from tts_core.errors import SettingsError
 
 PREFIX = "VOXWIRE_"
@@ -54,77 +61,6 @@ class TwilioAccount:
     account_sid: str
     auth_token: str = field(repr=False)
     tenant: str = "default"
-
-
-class _Bad(ValueError):
-    """A value that is not accepted; the text says why."""
-
-
-def _whole(low: int, high: int) -> Callable[[object], int]:
-    def read(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, (int, str)):
-            raise _Bad("is not a whole number")
-        try:
-            number = int(value)
-        except ValueError:
-            raise _Bad("is not a whole number") from None
-        if not low <= number <= high:
-            raise _Bad("is out of range")
-        return number
-
-    return read
-
-
-def _number(low: float, high: float) -> Callable[[object], float]:
-    def read(value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-            raise _Bad("is not a number")
-        try:
-            number = float(value)
-        except ValueError:
-            raise _Bad("is not a number") from None
-        if not low <= number <= high:  # also false for nan
-            raise _Bad("is out of range")
-        return number
-
-    return read
-
-
-def _flag(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    word = value.strip().lower() if isinstance(value, str) else ""
-    if word in {"1", "true", "yes", "on"}:
-        return True
-    if word in {"0", "false", "no", "off"}:
-        return False
-    raise _Bad("is neither on nor off")
-
-
-def _word(*choices: str) -> Callable[[object], str]:
-    def read(value: object) -> str:
-        word = value.strip().lower() if isinstance(value, str) else ""
-        if word not in choices:
-            raise _Bad("is not one of these words")
-        return word
-
-    return read
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise _Bad("is not text")
-    if any(ord(char) < 32 for char in value):
-        raise _Bad("contains a control character")
-    return value.strip()
-
-
-def _list(value: object) -> list[object]:
-    if isinstance(value, str):
-        return [part.strip() for part in value.split(",") if part.strip()]
-    if isinstance(value, list):
-        return value
-    raise _Bad("is not a list")
 
 
 def _host(value: object) -> str:
