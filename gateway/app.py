@@ -37,6 +37,8 @@ ROUTE_MODULES = (
     "gateway.dialects.models",
     "gateway.dialects.openai",
     "gateway.dialects.deepgram",
+    "gateway.dialects.vapi",
+    "gateway.dialects.jambonz",
     "gateway.media",
     "gateway.voice_api.consents",
     "gateway.voice_api.denied",

@@ -31,7 +31,8 @@ BEARER = "bearer"
 SUBPROTOCOL = "subprotocol"
 QUERY = "query"
 XI_API_KEY = "xi-api-key"
-ALL_STYLES: frozenset[str] = frozenset({X_API_KEY, BEARER, SUBPROTOCOL, QUERY, XI_API_KEY})
+X_VAPI = "x-vapi-secret"
+ALL_STYLES: frozenset[str] = frozenset({X_API_KEY, BEARER, SUBPROTOCOL, QUERY, XI_API_KEY, X_VAPI})
 QUERY_NAMES = ("api_key", "access_token", "token", "authorization", "single_use_token")
 LONGEST_CREDENTIAL = 4096
 PROXY_HEADERS = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
@@ -42,8 +43,9 @@ def credential(request: web.Request, styles: Collection[str] = ALL_STYLES) -> st
     found = ""
     if X_API_KEY in styles:
         found = request.headers.get("X-API-Key", "").strip()
-    if not found and XI_API_KEY in styles:
-        found = request.headers.get(XI_API_KEY, "").strip()
+    for name in (XI_API_KEY, X_VAPI):
+        if not found and name in styles:
+            found = request.headers.get(name, "").strip()
     if not found and BEARER in styles:
         scheme, _, rest = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
         if scheme.lower() in {"bearer", "token"}:
