@@ -75,14 +75,20 @@ class Transcript:
         self.past: list[Turn] = []
         self.errors: list[Message] = []
         self._turn = turn
+        if single:  # the connection is its only context
+            self._begin("")
+
+    def _begin(self, context: str) -> None:
+        self.turns[context] = Turn(**self._turn)
+        self.past.append(self.turns[context])
 
     def sent(self, message: Message) -> None:
         """Note a message: text for an id that is not open makes a new turn."""
         context = self._id(message)
         known = self.turns.get(context)
-        if message.get("text") and isinstance(message["text"], str) and (known is None or known.end):
-            self.turns[context] = Turn(**self._turn)
-            self.past.append(self.turns[context])
+        text = message.get("text")
+        if text and isinstance(text, str) and (known is None or known.end) and not self.single:
+            self._begin(context)
 
     def _id(self, message: Message) -> str:
         if self.single:

@@ -1,0 +1,325 @@
+"""Unmodified clients of the ElevenLabs protocol: pipecat, LiveKit and the official Python SDK.
+
+Against a gateway in this process, whose messages are noted, audio is compared byte for byte; the SDK speaks
+to a gateway as users start it, over TLS, with a throw-away authority.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import itertools
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+
+from gateway.sockets import Socket
+from telephony.dsp.level import rms_dbfs
+from telephony.dsp.pcm import decode
+from tests import envs
+from tests.peers.authority import Authority
+from tests.peers.gateway import Running, Start
+from tests.peers.process import GatewayProcess
+
+PEERS = Path(__file__).resolve().parents[2] / "peers"
+SENTENCES = "Hello there, this is the first delta. Your order number is 4215 and it ships on Thursday."
+LONG = (
+    "A long first answer that the caller will interrupt before it ends. And another sentence that follows it."
+)
+CLIENT_S = 120
+RATE = 22050
+
+pytestmark = pytest.mark.slow
+
+
+class Made:
+    """What the gateway sent over its sockets, by context."""
+
+    def __init__(self) -> None:
+        self.audio: dict[str, bytes] = {}
+        self.ends: list[str] = []
+        self.errors: list[Any] = []
+
+    def note(self, data: str | bytes) -> None:
+        message = json.loads(data)
+        if "error" in message:
+            self.errors.append(message)
+        context = message.get("contextId")
+        if message.get("audio"):
+            self.audio[context] = self.audio.get(context, b"") + base64.b64decode(message["audio"])
+        if message.get("isFinal"):
+            self.ends.append(context)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    found = Made()
+    send = Socket.send
+
+    async def noted(self: Socket, data: str | bytes) -> None:
+        await send(self, data)
+        found.note(data)
+
+    monkeypatch.setattr(Socket, "send", noted)
+    return found
+
+
+async def drive(
+    gateway: Running, env: str, mode: str, rest: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """Run a client; ``rest`` is called when it has said "rest", before it goes on."""
+    python = await asyncio.to_thread(envs.ensure, env)
+    process = await asyncio.create_subprocess_exec(
+        str(python),
+        "-P",
+        str(PEERS / f"{env}_elevenlabs.py"),
+        gateway.url,
+        mode,
+        "tone",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        limit=64 << 20,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    errors = asyncio.ensure_future(process.stderr.read())
+    last = b"{}"
+    try:
+        async with asyncio.timeout(CLIENT_S):
+            while line := await process.stdout.readline():
+                if line == b"rest\n":
+                    rest()
+                    process.stdin.write(b"\n")
+                last = line
+            assert await process.wait() == 0, (await errors).decode()[-3000:]
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        await errors
+    result: dict[str, Any] = json.loads(last)
+    assert result.get("errors", []) == []
+    result["audio"] = base64.b64decode(result["audio"])
+    return result
+
+
+async def left(gateway: Running) -> None:
+    """Nothing is held once the client is gone."""
+    for _ in range(200):
+        if gateway.idle and not gateway.services.sockets:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("something is held")
+
+
+@pytest.mark.parametrize("mode", ["sentence", "token"])
+async def test_pipecat_speaks_a_turn(start_gateway: Start, made: Made, mode: str) -> None:
+    gateway = await start_gateway()
+    result = await drive(gateway, "pipecat", mode)
+    (audio,) = made.audio.values()
+    assert result["audio"] == audio
+    assert len(made.ends) == 1
+    assert made.errors == []
+    assert " ".join(word for word, _ in result["words"]) == SENTENCES
+    times = [pts / 1e9 for _, pts in result["words"]]
+    assert times == sorted(times)
+    # The tone speaks a word every 0.2 s, and longer at "4215" and between sentences.
+    for before, after in itertools.pairwise(times[:6]):
+        assert after - before == pytest.approx(0.2, abs=0.08)
+    assert times[-1] - times[0] < len(audio) / 2 / RATE
+    assert result["context"] == [SENTENCES]
+    await left(gateway)
+
+
+@pytest.mark.parametrize("mode", ["interrupt", "late"])
+async def test_pipecat_writes_what_was_heard_of_an_interrupted_turn(
+    start_gateway: Start, made: Made, mode: str
+) -> None:
+    gateway = await start_gateway()
+    result = await drive(gateway, "pipecat", mode)
+    assert made.errors == []
+    assert len(made.ends) == len(made.audio) == 2
+    heard, second = result["context"]
+    assert LONG.startswith(heard)
+    assert 4 <= len(heard.split()) <= 9  # 1.6 s at five words a second
+    assert second == "Second answer."
+    first_audio, second_audio = made.audio.values()
+    assert result["audio"].endswith(second_audio)
+    assert len(first_audio) / 2 / RATE < 1.6 + 3.0 + 0.5  # run-ahead, and no more after the cut
+    await left(gateway)
+
+
+async def test_pipecat_keeps_an_idle_socket_alive_r8(start_gateway: Start, made: Made) -> None:
+    gateway = await start_gateway()
+    result = await drive(gateway, "pipecat", "idle")
+    assert made.errors == []
+    assert result["context"] == ["Second answer."]
+    assert result["audio"] == next(iter(made.audio.values()))
+
+
+async def test_pipecat_speaks_over_http_with_times(start_gateway: Start) -> None:
+    gateway = await start_gateway()
+    result = await drive(gateway, "pipecat", "http")
+    assert " ".join(word for word, _ in result["words"]) == SENTENCES
+    times = [pts for _, pts in result["words"]]
+    assert times == sorted(times)
+    assert result["context"] == [SENTENCES]
+    assert len(result["audio"]) / 2 / RATE > 17 * 0.2
+    await left(gateway)
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("mode", ["auto", "schedule"])
+async def test_livekit_speaks_a_turn(start_gateway: Start, made: Made, mode: str, absolute: bool) -> None:
+    gateway = await start_gateway(elevenlabs_absolute_alignment=absolute)
+    result = await drive(gateway, "livekit", mode)
+    (audio,) = made.audio.values()
+    assert result["audio"][: len(audio)] == audio
+    assert not any(result["audio"][len(audio) :])  # it fills its last frame with silence
+    assert made.errors == []
+    assert "".join(word for word, _, _ in result["words"]).split() == SENTENCES.split()
+    if absolute:
+        for before, after in itertools.pairwise(result["words"]):
+            assert before[1] <= before[2] <= after[1] + 0.001
+        seconds = len(audio) / 2 / RATE
+        assert seconds - 0.6 < result["words"][-1][2] <= seconds + 0.001
+    await left(gateway)
+
+
+async def test_livekit_interrupts_and_speaks_again(start_gateway: Start, made: Made) -> None:
+    gateway = await start_gateway()
+    result = await drive(gateway, "livekit", "interrupt")
+    assert "".join(word for word, _, _ in result["words"]).strip() == "Second answer."
+    first, second = made.audio.values()
+    assert result["audio"][: len(second)] == second
+    assert len(first) / 2 / RATE < 0.7 + 3.0 + 0.5
+    assert len(made.ends) == 2
+    await left(gateway)
+
+
+async def test_livekit_reuses_its_socket_after_six_minutes_r10(start_gateway: Start, made: Made) -> None:
+    ahead = 0.0
+    gateway = await start_gateway(clock=lambda: time.monotonic() + ahead)
+    before: set[Socket] = set()
+
+    def rest() -> None:
+        nonlocal ahead
+        before.update(gateway.services.sockets)
+        ahead += 360.0
+
+    seen: list[set[Socket]] = []
+    send = Socket.send
+
+    async def noted(self: Socket, data: str | bytes) -> None:
+        seen.append(set(gateway.services.sockets))
+        await send(self, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Socket, "send", noted)
+        result = await drive(gateway, "livekit", "reuse", rest)
+    assert len(before) == 1
+    assert all(sockets == before for sockets in seen)
+    first, second = made.audio.values()
+    assert result["audio"][: len(second)] == second
+    assert base64.b64decode(result["first"])[: len(first)] == first
+
+
+async def test_livekit_speaks_a_text_over_http(start_gateway: Start) -> None:
+    gateway = await start_gateway()
+    result = await drive(gateway, "livekit", "chunked")
+    assert len(result["audio"]) / 2 / RATE > 17 * 0.2
+    assert result["voices"] == ["tone", "other"]
+
+
+# The SDK
+
+
+@pytest.fixture(scope="module")
+def sdk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """What all calls of the SDK gave, over TLS, from a gateway with the real voice."""
+    authority = Authority(tmp_path_factory.mktemp("pki") / "ca")
+    file = str(authority.file("localhost"))
+    with GatewayProcess(tls_port="0", tls_cert=file, tls_key=file, host="localhost") as gateway:
+        for _ in range(500):
+            if found := re.search(r"and at (https://\S+)", "".join(gateway.log)):
+                break
+            time.sleep(0.01)
+        assert found is not None
+        done = subprocess.run(
+            [str(envs.ensure("sdk")), "-P", str(PEERS / "elevenlabs_sdk.py"), found[1], "heart"],
+            capture_output=True,
+            text=True,
+            timeout=CLIENT_S,
+            check=False,
+            env={**os.environ, "SSL_CERT_FILE": str(authority.root)},
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    yield result
+
+
+def audible(audio: str) -> float:
+    """Seconds of audio, after checking that it is speech and not silence."""
+    pcm = decode(base64.b64decode(audio), "pcm_s16le")
+    assert -35 < rms_dbfs(pcm) < -10
+    assert np.abs(pcm).max() < 1.0
+    return len(pcm) / RATE
+
+
+@pytest.mark.parametrize("call", ["convert", "stream", "realtime"])
+def test_the_sdk_speaks(sdk: dict[str, Any], call: str) -> None:
+    assert 4.0 < audible(sdk[call]) < 9.0
+
+
+@pytest.mark.parametrize("call", ["mp3", "realtime_mp3"])
+def test_the_sdks_default_format_is_a_whole_mp3(sdk: dict[str, Any], call: str) -> None:
+    with av.open(io.BytesIO(base64.b64decode(sdk[call]))) as file:
+        stream = file.streams.audio[0]
+        assert (stream.codec_context.name, stream.rate) in {("mp3", 44100), ("mp3float", 44100)}
+        samples = sum(frame.samples for frame in file.decode(stream))
+    assert 4.0 < samples / 44100 < 9.0
+
+
+def test_the_sdk_gets_a_time_for_every_character(sdk: dict[str, Any]) -> None:
+    whole = sdk["timed"]
+    seconds = audible(whole["audio"])
+    pieces = sdk["timed_stream"]
+    streamed = b"".join(base64.b64decode(piece["audio"]) for piece in pieces)
+    joined = {
+        name: list(itertools.chain(*(p["alignment"][name] for p in pieces if p["alignment"])))
+        for name in ("chars", "starts", "ends")
+    }
+    for found in (whole["alignment"], joined):
+        assert "".join(found["chars"]) == SENTENCES
+        assert len(found["chars"]) == len(found["starts"]) == len(found["ends"])
+        assert found["starts"] == sorted(found["starts"])
+        assert all(
+            end <= start + 0.002 for end, start in zip(found["ends"], found["starts"][1:], strict=False)
+        )
+        assert seconds - 1.0 < found["starts"][-1] <= found["ends"][-1] <= seconds + 0.01
+    assert len(streamed) / 2 / RATE == pytest.approx(seconds, abs=0.5)
+
+
+def test_the_sdk_finds_voices_models_and_the_user(sdk: dict[str, Any]) -> None:
+    assert "heart" in sdk["voices"]
+    assert sdk["search"] == sdk["voices"]
+    assert sdk["voice"]
+    assert "eleven_flash_v2_5" in sdk["models"]
+    assert not any(model.startswith("eleven_v3") for model in sdk["models"])
+    assert sdk["user"] == "active"
+    assert sdk["subscription"] > 0
+    assert sdk["token"].startswith("ey")
+    status, body = sdk["error"]
+    assert (status, body["detail"]["status"]) == (404, "unknown_voice")
