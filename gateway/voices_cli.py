@@ -1,4 +1,4 @@
-"""``voxwire voices``: list the voices, make one from a recording, delete one."""
+"""``voxwire voices``: list the voices, consent aloud, make one from a recording, delete one."""
 
 from __future__ import annotations
 
@@ -59,6 +59,20 @@ def add_voices(commands: argparse._SubParsersAction[Any]) -> None:
 
     add_deny(actions)
 
+    consent_aloud = actions.add_parser(
+        "consent", help="consent aloud: without arguments it prints a challenge's id and the text to read"
+    )
+    consent_aloud.add_argument("challenge", nargs="?", default="", help="the id, once the text was read")
+    consent_aloud.add_argument("answer", nargs="?", type=Path, help="the recording in which it was read")
+    consent_aloud.add_argument("--company", default="", help="whom the text is to name (default: the tenant)")
+    consent_aloud.add_argument("--language", default="en", help="of the text (default: en)")
+    consent_aloud.add_argument(
+        "--session", action="store_true", help="for voices that end with a session alone"
+    )
+    consent_aloud.add_argument("--subject", default="", help="as of 'add'")
+    remote_options(consent_aloud, again=True)
+    consent_aloud.set_defaults(run=_run(_consent_aloud))
+
     remove = actions.add_parser("rm", help="delete a voice; prints the signed receipt")
     remove.add_argument("id", help="the voice's id, see 'voxwire voices'")
     remote_options(remove, again=True)
@@ -105,9 +119,40 @@ async def _add(args: argparse.Namespace) -> None:
     print(made["id"])
 
 
+async def _consent_aloud(args: argparse.Namespace) -> None:
+    if args.challenge and args.answer is None:
+        raise VoxwireError("name the recording in which the text was read, too")
+    answer = _read(args.answer) if args.answer is not None else b""
+    await need_running(args)
+    async with RemoteGateway(args) as gateway:
+        if not answer:
+            asked = {"language": args.language, "company": args.company}
+            made = await ask(gateway, "POST", "/v1/consents/challenges", asked)
+            print(made["id"])
+            print(made["text"])
+            note(
+                f"read this into a file and, within two minutes: voxwire voices consent {made['id']} FILE",
+                stay=True,
+            )
+            return
+        fields = {
+            "challenge": args.challenge,
+            "subject": args.subject or _subject(),
+            "kind": "session" if args.session else "permanent",
+        }
+        form = _form(fields, _Progress(len(answer)).pieces(answer))
+        record = await send(gateway, "POST", "/v1/consents", within=ADD_S, data=form)
+    note(f"recorded; make the voice with: voxwire voices add FILE --consent {record['id']}", stay=True)
+    print(record["id"])
+
+
+def _subject() -> str:
+    return f"cli-{secrets.token_hex(8)}"
+
+
 async def _consent(gateway: RemoteGateway, args: argparse.Namespace, document: bytes) -> str:
     terms: dict[str, object] = {
-        "subject": args.subject or f"cli-{secrets.token_hex(8)}",
+        "subject": args.subject or _subject(),
         "kind": "session" if args.session else "permanent",
     }
     if args.own:
@@ -121,7 +166,10 @@ async def _upload(gateway: RemoteGateway, args: argparse.Namespace, clip: bytes,
     progress = _Progress(len(clip))
     ticking = asyncio.create_task(progress.show())
     try:
-        form = _form(progress.pieces(clip), consent, args)
+        fields = {"consent": consent, "name": args.name or args.file.stem, "language": args.language}
+        if args.session:
+            fields["session"] = args.session
+        form = _form(fields, progress.pieces(clip))
         return await send(gateway, "POST", "/v1/voices", within=ADD_S, data=form)
     finally:
         ticking.cancel()
@@ -129,13 +177,10 @@ async def _upload(gateway: RemoteGateway, args: argparse.Namespace, clip: bytes,
         note("")
 
 
-def _form(pieces: AsyncIterator[bytes], consent: str, args: argparse.Namespace) -> aiohttp.MultipartWriter:
+def _form(fields: dict[str, str], pieces: AsyncIterator[bytes]) -> aiohttp.MultipartWriter:
     import aiohttp
 
     form = aiohttp.MultipartWriter("form-data")
-    fields = {"consent": consent, "name": args.name or args.file.stem, "language": args.language}
-    if args.session:
-        fields["session"] = args.session
     for name, value in fields.items():
         form.append(value).set_content_disposition("form-data", name=name)
     clip = aiohttp.payload.AsyncIterablePayload(pieces)

@@ -13,9 +13,11 @@ from gateway.voice_api.consents import digest
 from gateway.voices_cli import STATEMENT
 from tests.gateway.test_cli import home, voxwire
 from tests.peers.clips import clip
+from tests.peers.ears import configured, read_by
 from tests.peers.gateway import Running, Start
 from tests.peers.native import native_client
 from tests.peers.rest import voice_client
+from tests.peers.speakers import TEXTS
 from tests.tone import ToneEngine
 
 __all__ = ["home"]
@@ -79,6 +81,29 @@ async def test_a_contract_is_recorded_by_its_digest(gateway: Running, recording:
         assert (await client.listed())[again[1].strip()]["consent"] == shown["consent"]
 
 
+@pytest.mark.slow
+async def test_consent_is_read_aloud_and_a_voice_made_under_it(start_gateway: Start, home: Path) -> None:
+    engine = ToneEngine(can_clone=True)
+    gateway = await start_gateway(engine=engine, **configured())
+    status, out, err = await run(gateway, "consent", "--company", "Blue Lake Bank")
+    challenge, text = out.splitlines()
+    assert status == 0
+    assert "I give Blue Lake Bank permission" in text
+    assert f"voices consent {challenge} FILE" in err
+    (home / "answer.wav").write_bytes(read_by("heart", text))
+    (home / "me.wav").write_bytes(read_by("heart", TEXTS[1]))
+    status, out, err = await run(gateway, "consent", challenge, "answer.wav", "--subject", "p-9")
+    assert status == 0, err
+    async with voice_client(gateway.url, gateway.key) as client:
+        record = await client.ask("GET", f"/v1/consents/{out.strip()}")
+        assert (record["how"], record["kind"], record["subject"]) == ("spoken", "permanent", "p-9")
+    assert (await run(gateway, "add", "me.wav", "--consent", out.strip()))[0] == 0
+    assert engine.enrolled == 1
+    status, out, err = await run(gateway, "consent", challenge, "answer.wav")
+    assert (status, out) == (1, "")
+    assert "was answered" in err
+
+
 async def test_a_voice_for_a_session(gateway: Running, recording: Path) -> None:
     async with native_client(gateway) as client:
         session = client.hello["session"]
@@ -98,6 +123,9 @@ async def test_what_does_not_work_is_told_in_one_line(gateway: Running, recordin
         (("add", "empty.wav", "--self"), "is empty"),
         (("add", str(recording), "--consent", "cn_1"), "consent cannot be used"),
         (("add", str(recording), "--licensed", "none.pdf"), "cannot be read"),
+        (("consent",), "lacks speech recognition"),
+        (("consent", "ch_1"), "name the recording"),
+        (("consent", "ch_1", "none.wav"), "cannot be read"),
         (("rm", "vc_1"), "no such voice"),
         (("rm", "../tone"), "no such voice"),
         (("rm", "tone"), "built-in"),
