@@ -1,4 +1,4 @@
-"""The Cartesia dialect: ``/tts/websocket``, ``/tts/bytes``, ``/tts/sse`` and ``/voices``.
+"""The Cartesia dialect: ``/tts/websocket``, ``/tts/bytes``, ``/tts/sse``; the rest is in ``cartesia_lists``.
 
 Sources: protocols.md 0 and 1.3. What clients rely on beyond the vendor's reference:
 
@@ -18,22 +18,21 @@ from aiohttp import WSCloseCode, hdrs, web
 
 from gateway.app import request_id
 from gateway.body import read_body
+from gateway.encoding import encode
 from gateway.security import authenticate
 from gateway.services import Services, services_of
 from gateway.sockets import Socket, accept
 from gateway.speaking import Allowance
 from gateway.spoken import base_options, spoken, write
-from gateway.wav import header as wav_header
 from sessions.context import MAX_ID
 from sessions.events import TERMINAL, Audio, AudioFormat, Cancelled, Done, Event, Failed, Flushed, Words
 from sessions.principal import Principal
 from sessions.runner import ContextRunner
 from sessions.session import Session
-from tts_core.engine import VoiceInfo
 from tts_core.errors import BadRequest, LegClosed, UnknownVoice, VoxwireError
 
+from . import cartesia_lists as lists
 from . import cartesia_wire as wire
-from . import elevenlabs_lists
 
 HEARTBEAT_S = 4.0
 HEARTBEAT_AGENT = "LiveKit Agents"
@@ -41,19 +40,13 @@ HEARTBEAT_AGENT = "LiveKit Agents"
 
 def routes(services: Services) -> list[web.RouteDef]:
     """The dialect's routes."""
-    services.error_shapes["/tts"] = services.error_shapes["/voices"] = error_response
+    services.error_shapes["/tts"] = lists.error_response
     return [
         web.get("/tts/websocket", websocket),
         web.post("/tts/bytes", tts_bytes),
         web.post("/tts/sse", tts_sse),
-        web.get("/voices", elevenlabs_lists.by_key(voices, elevenlabs_lists.voices)),
-        web.get("/voices/{id}", elevenlabs_lists.by_key(voice, elevenlabs_lists.voice)),
+        *lists.routes(services),
     ]
-
-
-def error_response(request: web.Request, error: VoxwireError) -> web.Response:
-    """An HTTP error in the dialect's shape."""
-    return web.json_response(wire.error_fields(error, request_id(request)), status=error.status)
 
 
 class CartesiaContext:
@@ -290,16 +283,21 @@ async def _body(request: web.Request) -> tuple[Principal, wire.Request]:
 async def tts_bytes(request: web.Request) -> web.StreamResponse:
     """``POST /tts/bytes``: the audio as the body, streamed; errors come before the first byte."""
     principal, body = await _body(request)
-    fmt, container = wire.format_of(body, containers=("raw", "wav"))
+    fmt, container = wire.format_of(body, containers=("raw", "wav", "mp3"))
+    encoder = wire.encoder_of(body, fmt, container)
     response = web.StreamResponse()
-    response.content_type = "audio/wav" if container == "wav" else "application/octet-stream"
+    response.content_type = "application/octet-stream" if container == "raw" else encoder.content_type
     async with _spoken(request, principal, body, fmt) as events:
         async for event in events:
+            data = b""
             if isinstance(event, Failed):
                 raise event.error
             if isinstance(event, Audio):
-                head = wav_header(fmt) if container == "wav" and not response.prepared else b""
-                await write(request, response, head + event.data)
+                data = await encode(encoder, event.data)
+            elif isinstance(event, Done):
+                data = await encode(encoder, None)
+            if data:
+                await write(request, response, data)
     await write(request, response, None)
     return response
 
@@ -332,46 +330,3 @@ async def tts_sse(request: web.Request) -> web.StreamResponse:
             await write(request, response, f"event: {name}\ndata: {text}\n\n".encode())
     await write(request, response, None)
     return response
-
-
-def _voice_entry(voice: VoiceInfo, kind: str) -> dict[str, object]:
-    return {
-        "id": voice.id,
-        "name": voice.name,
-        "description": voice.description,
-        "gender": {"female": "feminine", "male": "masculine"}.get(voice.gender, "gender_neutral"),
-        "language": voice.language.split("-")[0],
-        "country": voice.language.partition("-")[2] or None,
-        "is_owner": kind != "built_in",
-        "is_public": kind == "built_in",
-        "created_at": "2026-01-01T00:00:00Z",
-    }
-
-
-async def voices(request: web.Request) -> web.Response:
-    """``GET /voices``: paged by ``limit`` and ``starting_after``; a tenant's own voices come last."""
-    principal = await authenticate(request)
-    try:
-        limit = int(request.query.get("limit", "100"))
-    except ValueError:
-        raise BadRequest("limit must be a whole number", field="limit") from None
-    if not 1 <= limit <= 100:
-        raise BadRequest("limit must be from 1 to 100", field="limit")
-    known = await services_of(request).speaking.listed(principal)
-    after = request.query.get("starting_after")
-    ids = [v.id for v, _ in known]
-    start = ids.index(after) + 1 if after in ids else 0
-    page = [_voice_entry(*each) for each in known[start : start + limit]]
-    more = start + limit < len(ids)
-    return web.json_response(
-        {"data": page, "has_more": more, "next_page": ids[start + limit - 1] if more else None}
-    )
-
-
-async def voice(request: web.Request) -> web.Response:
-    """``GET /voices/{id}``."""
-    principal = await authenticate(request)
-    for info, kind in await services_of(request).speaking.listed(principal):
-        if info.id == request.match_info["id"]:
-            return web.json_response(_voice_entry(info, kind))
-    raise UnknownVoice("there is no voice of this id", field="id")

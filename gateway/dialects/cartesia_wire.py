@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from gateway.encoding import Encoder, open_encoder
 from gateway.fault import UNREADABLE, bad_request, reading, strings
 from sessions.context import ContextOptions
 from sessions.events import AudioFormat, Encoding, Word
@@ -33,7 +34,7 @@ LEGACY_SPEEDS = {"slowest": 0.6, "slow": 0.8, "normal": 1.0, "fast": 1.2, "faste
 
 
 class OutputFormat(Struct, frozen=True):
-    """``output_format``; ``container`` is raw, or wav over HTTP."""
+    """``output_format``; ``container`` is raw, or wav and mp3 over HTTP."""
 
     container: str = "raw"
     encoding: str | None = None
@@ -107,7 +108,9 @@ def format_of(request: Request, *, containers: tuple[str, ...] = ("raw",)) -> tu
         raise UnsupportedFormat(
             f"container must be {' or '.join(containers)} here", field="output_format.container"
         )
-    encoding = asked.encoding or ("pcm_s16le" if asked.container == "wav" else "")
+    encoding = "pcm_s16le" if asked.container == "mp3" else asked.encoding or ""
+    if not encoding and asked.container == "wav":
+        encoding = "pcm_s16le"
     if encoding not in ENCODINGS:
         raise UnsupportedFormat(
             f"encoding must be one of {', '.join(ENCODINGS)}", field="output_format.encoding"
@@ -118,6 +121,15 @@ def format_of(request: Request, *, containers: tuple[str, ...] = ("raw",)) -> tu
         return AudioFormat(ENCODINGS[encoding], asked.sample_rate), asked.container
     except UnsupportedFormat as error:
         raise UnsupportedFormat(error.message, field="output_format.sample_rate") from None
+
+
+def encoder_of(request: Request, fmt: AudioFormat, container: str) -> Encoder:
+    """The encoder of an HTTP body. Raises UnsupportedFormat naming the container."""
+    bitrate = request.output_format.bit_rate if request.output_format is not None else None
+    try:
+        return open_encoder("pcm" if container == "raw" else container, fmt, bitrate=bitrate)
+    except UnsupportedFormat as error:
+        raise UnsupportedFormat(error.message, field="output_format.container") from None
 
 
 def options_of(
