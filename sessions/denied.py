@@ -39,8 +39,8 @@ from tts_core.errors import BadRequest, LimitExceeded, StoreError
 
 BITS = 1024
 """Of a voice: enough that chance moves the similarity that is compared by less than 0.03."""
-SIMILAR = 0.85
-"""Similarity (cosine) from which a voice counts as a listed one."""
+SIMILAR = 0.84
+"""Similarity (cosine) from which a voice counts as a listed one: that of the same person (V3)."""
 MOST = 2000
 """Entries; 0.6 MB in the store, and in an export."""
 MOST_EXPORT = 700_000

@@ -30,11 +30,12 @@ VOICES = "1f0d0383ef0349af0bd9440d81dc12abbea3a5392eb645283eda876f537f5860"
 ORDER = (
     *("am_michael", "bf_emma", "bm_george", "af_bella", "am_fenrir", "bf_isabella", "bm_fable", "af_nicole"),
     *("ff_siwis", "am_puck", "if_sara", "im_nicola", "af_kore", "bm_lewis", "jf_alpha", "jm_kumo"),
-    *("am_adam", "af_sarah", "hm_omega", "zf_xiaobei", "zm_yunjian", "ef_dora", "em_alex", "pf_dora"),
-    *("am_onyx", "af_alloy", "bf_alice", "bm_daniel", "zf_xiaoxiao", "zm_yunxi", "hf_alpha", "pm_alex"),
+    *("am_adam", "af_sarah", "hm_omega", "zf_xiaobei", "zm_yunjian", "ef_dora", "em_alex", "bf_alice"),
+    *("am_onyx", "af_alloy", "bm_daniel", "zm_yunxia", "zf_xiaoxiao", "zm_yunxi", "hf_alpha", "zm_yunyang"),
     *("am_liam", "af_nova", "bf_lily", "am_eric", "af_aoede", "jf_nezumi", "am_echo", "af_sky"),
 )
-"""Its voices in an order that mixes men, women and languages; af_heart is that of the embedded engine."""
+"""Its voices in an order that mixes men, women and languages. Left out are af_heart, which is the
+embedded engine's, and pf_dora, which is ef_dora by another name (similarity 0.98), with pm_alex likewise."""
 
 Samples = NDArray[np.float32]
 

@@ -94,7 +94,7 @@ def test_two_people_on_one_line_are_told_apart(model: SpeakerModel) -> None:
 
 def test_a_clip_and_the_same_over_the_phone_are_one_person(model: SpeakerModel) -> None:
     for clip in (*speakers.heart(), *speakers.joe()):
-        assert model.similarity(model.embed(*clip), model.embed(*over_the_phone(clip))) > 0.7
+        assert model.similarity(model.embed(*clip), model.embed(*over_the_phone(clip))) > 0.95
 
 
 def test_several_speakers_are_named(model: SpeakerModel) -> None:
@@ -130,7 +130,7 @@ def test_every_rate_gives_the_same_voice(model: SpeakerModel, rate: int) -> None
     vector = model.embed(moved, rate)
     assert vector.shape == (256,) and vector.dtype == np.float32
     assert abs(float(np.linalg.norm(vector)) - 1) < 1e-5
-    assert model.similarity(vector, model.embed(pcm, own)) > (0.8 if rate == 8000 else 0.98)
+    assert model.similarity(vector, model.embed(pcm, own)) > 0.98
 
 
 def test_loudness_and_pauses_do_not_matter(model: SpeakerModel) -> None:
