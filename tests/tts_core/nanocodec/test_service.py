@@ -158,7 +158,7 @@ async def test_a_process_that_does_not_come_back_is_tried_again(codec: Codec, tm
 
 
 async def test_a_process_that_hangs_is_replaced(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vigil, "IDLE_S", 0.3)
+    monkeypatch.setattr(vigil, "IDLE_S", 1.0)
     monkeypatch.setattr(service_module, "LOOK_S", 0.1)
     async with running(codec) as service:
         (pid,) = service.pids
@@ -173,7 +173,7 @@ async def test_a_process_that_hangs_is_replaced(codec: Codec, monkeypatch: pytes
 async def test_an_idle_process_is_not_taken_for_hanging(
     codec: Codec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vigil, "IDLE_S", 0.3)
+    monkeypatch.setattr(vigil, "IDLE_S", 1.0)
     monkeypatch.setattr(service_module, "LOOK_S", 0.1)
     async with running(codec) as service:
         pids = service.pids
