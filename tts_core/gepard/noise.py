@@ -7,6 +7,8 @@ Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), in 64-bit
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 
 _GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)  # as signed 64-bit, which is what torch has
@@ -16,14 +18,24 @@ _MIX_2 = 0x94D049BB133111EB - (1 << 64)
 
 def _shift_right(x: torch.Tensor, bits: int) -> torch.Tensor:
     """Logical right shift of signed 64-bit integers."""
-    return (x >> bits) & ((1 << (64 - bits)) - 1)
+    return (x >> bits).bitwise_and_((1 << (64 - bits)) - 1)
 
 
 def _mix(x: torch.Tensor) -> torch.Tensor:
-    """Apply the finaliser of splitmix64."""
-    x = (x ^ _shift_right(x, 30)) * _MIX_1
-    x = (x ^ _shift_right(x, 27)) * _MIX_2
-    return x ^ _shift_right(x, 31)
+    """Apply the finaliser of splitmix64 to ``x``, in place: a step makes many of these numbers."""
+    x ^= _shift_right(x, 30)
+    x *= _MIX_1
+    x ^= _shift_right(x, 27)
+    x *= _MIX_2
+    x ^= _shift_right(x, 31)
+    return x
+
+
+@lru_cache(maxsize=8)
+def _lanes(count: int, device: torch.device) -> torch.Tensor:
+    """What sets the draws of a frame apart: int64 ``[count]``."""
+    lanes: torch.Tensor = torch.arange(1, count + 1, device=device, dtype=torch.int64) * _GAMMA
+    return lanes
 
 
 def gumbel(seed: torch.Tensor, step: torch.Tensor, channels: int = 32, width: int = 8) -> torch.Tensor:
@@ -38,11 +50,10 @@ def gumbel(seed: torch.Tensor, step: torch.Tensor, channels: int = 32, width: in
     Returns:
         float32 ``[n, channels, width]`` on the device of ``seed``; finite, from -3.7 to 36.8.
     """
-    lane = torch.arange(1, channels * width + 1, device=seed.device, dtype=torch.int64)
     # The seed is mixed before the step is added: seeds and steps that follow each other share no lane.
     key = _mix(_mix(seed * _GAMMA) + step * _GAMMA)
-    bits = _mix(key[:, None] + lane * _GAMMA)
+    bits = _mix(key[:, None] + _lanes(channels * width, seed.device))
     # 52 bits, so that the half can be added exactly and neither 0 nor 1 is ever drawn.
-    uniform = (_shift_right(bits, 12).double() + 0.5) * 2.0**-52
-    noise: torch.Tensor = -torch.log(-torch.log(uniform))
+    noise: torch.Tensor = _shift_right(bits, 12).double()
+    noise.add_(0.5).mul_(2.0**-52).log_().neg_().log_().neg_()
     return noise.float().view(-1, channels, width)

@@ -55,9 +55,10 @@ def code_index(device: torch.device | str = "cpu") -> torch.Tensor:
 
 
 @lru_cache
-def _log_levels(device: torch.device) -> torch.Tensor:
+def _shares(device: torch.device) -> torch.Tensor:
+    """What a nat of each head's entropy counts: float32 ``[32]``."""
     levels: torch.Tensor = torch.tensor(fsq.LEVELS, dtype=torch.float32, device=device).log()
-    return levels
+    return 1.0 / (fsq.CHANNELS * levels)
 
 
 def belief_entropy(logits: torch.Tensor) -> torch.Tensor:
@@ -67,9 +68,8 @@ def belief_entropy(logits: torch.Tensor) -> torch.Tensor:
     that knows nothing 1. Taken before penalty and temperature: it says what the model believes, not how it
     is sampled.
     """
-    log = torch.log_softmax(logits, -1)
-    entropy = -(log.exp() * log.masked_fill(log == float("-inf"), 0.0)).sum(-1)
-    share: torch.Tensor = (entropy / _log_levels(logits.device)).mean(-1)
+    entropy = torch.special.entr(torch.softmax(logits, -1)).sum(-1)
+    share: torch.Tensor = entropy @ _shares(logits.device)
     return share
 
 
@@ -115,6 +115,8 @@ class FrameSampler:
         self._sampled: set[int] = set()
         self._penalised: set[int] = set()
         self._truncated: set[int] = set()
+        self._known: set[int] = set()
+        self._referring: set[int] = set()
         self._roles: dict[int, tuple[str, int]] = {}
         self._pairs: dict[str, dict[int, int]] = {}
 
@@ -145,6 +147,8 @@ class FrameSampler:
         limit = params.get("cfg_frames")
         role = {"leader": _LEADER, "follower": _FOLLOWER}.get(str(params.get("role", "")), _ALONE)
         for wanted, asking in (
+            (True, self._known),
+            (oldest >= 0, self._referring),
             (temperature > 0.0, self._sampled),
             (penalty != 1.0, self._penalised),
             (top_k > 0, self._truncated),
@@ -180,7 +184,7 @@ class FrameSampler:
     def leave(self, slot: int) -> None:
         """Forget the request in ``slot``; nothing happens where there is none."""
         self._staged.pop(slot, None)
-        for asking in (self._sampled, self._penalised, self._truncated):
+        for asking in (self._known, self._referring, self._sampled, self._penalised, self._truncated):
             asking.discard(slot)
         name, _ = self._roles.pop(slot, ("", _ALONE))
         if name:
@@ -248,9 +252,10 @@ class FrameSampler:
         stop_logit = raw[:, -1]
         # The prompt has been read, so this is the latest moment at which its frames were needed: what is
         # still there now was there all along. One check per (re)start; afterwards `oldest` is -1.
-        oldest = asked["oldest"]
-        fault = ~torch.isfinite(raw).all(-1)
-        fault = fault | (oldest >= 0) & ((self.cursor - oldest) % SERIALS >= self.layout.frame_rows)
+        fault = ~torch.isfinite(raw.sum(-1))  # no sum of numbers so small is without bounds
+        if self._referring:
+            oldest = asked["oldest"]
+            fault |= (oldest >= 0) & ((self.cursor - oldest) % SERIALS >= self.layout.frame_rows)
         leader: torch.Tensor | None = None
         if self._roles:
             raw, leader, fault = self._guide(raw, slots, valid, fault, asked)
@@ -267,7 +272,7 @@ class FrameSampler:
         tokens = torch.where(fault, self.layout.fault, tokens)
         live = valid & ~stop & ~fault
         self._remember(slots, codes, count, live, valid)
-        packed = (codes.view(n, fsq.GROUPS, -1) * self._radix).sum(-1) + self._group
+        packed = (codes.view(n, fsq.GROUPS, -1) * self._radix).sum(-1).add_(self._group)
         return Drawn(tokens, packed, entropy)
 
     def _guide(
@@ -312,15 +317,20 @@ class FrameSampler:
         if not self._sampled:
             return logits.argmax(-1)
         temperature = asked["temperature"]
-        greedy = temperature <= 0.0
-        scaled = logits / torch.where(greedy, 1.0, temperature)[:, None, None]
+        mixed = self._sampled != self._known
+        if mixed:
+            greedy = temperature <= 0.0
+            temperature = torch.where(greedy, 1.0, temperature)
+        scaled = logits / temperature[:, None, None]
         if self._truncated:
             ordered = scaled.sort(-1, descending=True).values
             last = (asked["top_k"] - 1)[:, None, None].expand(-1, fsq.CHANNELS, 1)
             scaled = scaled.masked_fill(scaled < ordered.gather(2, last), float("-inf"))
-        noise = gumbel(asked["seed"], asked["count"], fsq.CHANNELS, WIDTH)
-        # Greedy rows take the logits untouched: a division by 1 is exact, a draw is not wanted.
-        return torch.where(greedy[:, None, None], logits, scaled + noise).argmax(-1)
+        noisy = gumbel(asked["seed"], asked["count"], fsq.CHANNELS, WIDTH).add_(scaled)
+        if mixed:
+            # Greedy rows take the logits untouched: a division by 1 is exact, a draw is not wanted.
+            noisy = torch.where(greedy[:, None, None], logits, noisy)
+        return noisy.argmax(-1)
 
     def _remember(
         self,
@@ -332,8 +342,9 @@ class FrameSampler:
     ) -> None:
         """Count the frames that were drawn for good."""
         self._ints[slots, _INTS.index("count")] = count + live.long()
-        oldest = self._ints[slots, _INTS.index("oldest")]
-        self._ints[slots, _INTS.index("oldest")] = torch.where(valid, -1, oldest)
+        if self._referring:
+            oldest = self._ints[slots, _INTS.index("oldest")]
+            self._ints[slots, _INTS.index("oldest")] = torch.where(valid, -1, oldest)
         if self._penalised:
             before = self._used[slots].gather(2, codes[:, :, None])
             index = torch.where(live[:, None, None], count[:, None, None], before)
