@@ -15,7 +15,6 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from gateway.intake.activity import RATE, Samples
+from gateway.places import Places
 from gateway.wav import header
 from sessions.events import AudioFormat, Encoding
 from tts_core.errors import Busy, EngineError, SettingsError
@@ -104,9 +104,8 @@ class Recogniser:
     ) -> None:
         self._model = model.absolute()
         self._python = str(python.absolute() if python else sys.executable)
-        self._deadline = deadline
-        self._most = waiting
-        self._places = 0
+        self.deadline = deadline
+        self.places = Places(waiting, "other recordings are being listened to", retry_after=5.0)
         self._turn = asyncio.Lock()
         self._next: asyncio.Task[_Child] | None = None
         self._closed = False
@@ -136,17 +135,6 @@ class Recogniser:
         if task is not None:
             await _end_prepared(task)
 
-    @contextlib.contextmanager
-    def place(self) -> Iterator[None]:
-        """A place among the recordings that are on their way. Raises Busy where there is none."""
-        if self._places >= self._most:
-            raise Busy("other recordings are being listened to", retry_after=5.0)
-        self._places += 1
-        try:
-            yield
-        finally:
-            self._places -= 1
-
     async def hear(self, pcm: Samples, language: str) -> str:
         """What is said, as the model writes it, at most 4000 characters.
 
@@ -158,7 +146,7 @@ class Recogniser:
         Cancelled, it ends the process.
         """
         try:
-            async with asyncio.timeout(self._deadline), self._turn:
+            async with asyncio.timeout(self.deadline), self._turn:
                 return await self._hear(pcm, language)
         except TimeoutError:
             raise Busy("the recording could not be listened to in time", retry_after=5.0) from None

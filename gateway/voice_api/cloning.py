@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from gateway.intake.clip import RATE, Clip, decode_clip
 from gateway.intake.fetch import Fetcher, FetchPolicy
 from gateway.intake.quality import Finding, assess, refuse
+from gateway.places import Places
 from gateway.speaking import CannotClone, voice_revision
 from gateway.voice_api.upload import Enrolment, Upload
 from sessions.consent import Reach
-from tts_core.errors import BadRequest, Busy, EngineError, EngineTimeout, VoxwireError
+from tts_core.errors import BadRequest, EngineError, EngineTimeout, VoxwireError
 
 if TYPE_CHECKING:
     from gateway.services import Services
@@ -45,7 +46,7 @@ class Cloning:
     def __init__(self, services: Services) -> None:
         self._services = services
         self.fetcher = Fetcher(FetchPolicy(hosts=services.settings.reference_hosts))
-        self._under_way = 0
+        self._places = Places(AT_ONCE, "other voices are being made", retry_after=2.0)
 
     @contextmanager
     def place(self) -> Iterator[None]:
@@ -57,13 +58,8 @@ class Cloning:
         if not self._services.engine.info.can_clone:
             raise CannotClone
         self._services.refuse_if_draining()
-        if self._under_way >= AT_ONCE:
-            raise Busy("other voices are being made", retry_after=2.0)
-        self._under_way += 1
-        try:
+        with self._places.one():
             yield
-        finally:
-            self._under_way -= 1
 
     async def make(self, tenant: str, upload: Upload) -> Made:
         """A voice from an upload, whose clip is overwritten whatever comes of it.

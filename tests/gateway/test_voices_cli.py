@@ -13,7 +13,7 @@ from gateway.voice_api.consents import digest
 from gateway.voices_cli import STATEMENT
 from tests.gateway.test_cli import home, voxwire
 from tests.peers.clips import clip
-from tests.peers.ears import configured, read_by
+from tests.peers.ears import configured, patient, read_by
 from tests.peers.gateway import Running, Start
 from tests.peers.native import native_client
 from tests.peers.rest import voice_client
@@ -85,6 +85,7 @@ async def test_a_contract_is_recorded_by_its_digest(gateway: Running, recording:
 async def test_consent_is_read_aloud_and_a_voice_made_under_it(start_gateway: Start, home: Path) -> None:
     engine = ToneEngine(can_clone=True)
     gateway = await start_gateway(engine=engine, **configured())
+    patient(gateway.services)
     status, out, err = await run(gateway, "consent", "--company", "Blue Lake Bank")
     challenge, text = out.splitlines()
     assert status == 0

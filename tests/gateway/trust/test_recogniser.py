@@ -28,7 +28,7 @@ SILENCE = np.zeros(22_050, np.float32)
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def ears() -> AsyncIterator[Recogniser]:
     """tiny.en, which is enough here."""
-    made = Recogniser(whisper("tiny.en"), python=python(), deadline=120, waiting=2)
+    made = Recogniser(whisper("tiny.en"), python=python(), deadline=120)
     await made.start()
     yield made
     await made.close()
@@ -93,14 +93,6 @@ async def test_who_goes_away_or_waits_too_long_leaves_nothing(ears: Recogniser) 
         await short.hear(SILENCE, "en")
     await short.close()
     assert short._next is None
-
-
-async def test_places_are_few(ears: Recogniser) -> None:
-    with ears.place():
-        with ears.place(), pytest.raises(Busy), ears.place():
-            pass
-        with ears.place():
-            pass
 
 
 async def test_what_cannot_start_says_why(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers.ears import configured, read_by
+from tests.peers.ears import configured, patient, read_by
 from tests.peers.gateway import Start
 from tests.peers.rest import Refused, VoiceClient, voice_client
 from tests.peers.speakers import TEXTS
@@ -34,6 +34,7 @@ async def refused(client: VoiceClient, challenge: str, answer: bytes) -> str:
 async def test_from_the_challenge_to_the_voice(start_gateway: Start, clips: dict[str, bytes]) -> None:
     engine = ToneEngine(can_clone=True)
     gateway = await start_gateway(engine=engine, api_keys=KEYS, **configured())
+    patient(gateway.services)
     async with voice_client(gateway.url, ACME) as acme, voice_client(gateway.url, OTHER) as other:
         ways = (await acme.ask("GET", "/v1/voices"))["consents"]
         assert ways == ["licensed", "self_voice", "spoken", "written"]

@@ -16,7 +16,7 @@ from tests.gateway.web.conftest import Serve, Visit
 from tests.gateway.web.test_own import Desk
 from tests.peers.chromium import microphone, open_browser
 from tests.peers.clips import wav
-from tests.peers.ears import configured, read_by
+from tests.peers.ears import configured, patient, read_by
 from tests.peers.speakers import TEXTS, heart
 from tests.tone import ToneEngine
 
@@ -46,6 +46,7 @@ async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bro
 async def desk(serve: Serve, visit: Visit) -> Desk:
     engine = ToneEngine(can_clone=True)
     served = await serve(engine, **configured())
+    patient(served.services)
     verifier = served.services.verifier
     assert verifier is not None
     verifier._challenges._pick = first
@@ -69,7 +70,7 @@ async def test_who_reads_the_text_makes_a_voice_of_their_own_alone(serve: Serve,
     await at.upload(read_by("heart", TEXTS[1]))
     await expect(make).to_be_disabled()
     await read_aloud(at, r"^1[4-9]\.\d s$")
-    await expect(at.page.locator("#own-heard")).to_have_text("Heard and recorded.", timeout=40_000)
+    await expect(at.page.locator("#own-heard")).to_have_text("Heard and recorded.", timeout=80_000)
     await expect(at.page.locator("#own-text")).to_be_hidden()
     (record,) = await at.served.services.desk.consents.list("default")
     assert (record.how, record.kind) == ("spoken", "session")
@@ -92,7 +93,7 @@ async def test_half_of_the_text_is_not_enough(serve: Serve, visit: Visit) -> Non
     await at.upload(read_by("heart", TEXTS[1]))
     await read_aloud(at, r"^[4-6]\.\d s$")
     heard = at.page.locator('#own-heard[data-kind="bad"]')
-    await expect(heard).to_contain_text("did not sound like the text", timeout=40_000)
+    await expect(heard).to_contain_text("did not sound like the text", timeout=80_000)
     await expect(at.page.locator("#own-make")).to_be_disabled()
     await expect(at.page.locator("#own-read")).to_have_text("Read aloud")
     assert await at.served.services.desk.consents.list("default") == ()
