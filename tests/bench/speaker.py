@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gateway.trust.speaker import ONE_SPEAKER, THRESHOLD, halves, speech
+from gateway.trust.speaker import THRESHOLD, halves, one_speaker, speech
 from tests.bench.report import Report, table
 from tests.peers import kokoro, speakers
 from tests.peers.speakers import Clip, Samples, over_the_phone
@@ -85,18 +85,16 @@ def main(argv: list[str]) -> int:
     print(f"threshold {THRESHOLD}, {len(clips)} speakers, {len(names)} clips")
     print(table(head, rows), end="\n\n")
     spoken = {who: [speech(*clip) for clip in said] for who, said in clips.items()}
-    alone = [halves(model.windows_of(pcm)) for said in spoken.values() for pcm in said]
-    alone += [halves(model.windows_of(np.concatenate(said))) for said in spoken.values()]
+    alone = [one_speaker(model.windows_of(pcm)) for said in spoken.values() for pcm in said]
+    alone += [one_speaker(model.windows_of(np.concatenate(said))) for said in spoken.values()]
     mixed = [
-        halves(model.windows_of(np.concatenate([spoken[a][0], spoken[b][1]])))
+        one_speaker(model.windows_of(np.concatenate([spoken[a][0], spoken[b][1]])))
         for step in range(1, min(5, len(spoken)))
         for a, b in pairwise([*list(spoken)[::step], next(iter(spoken))])
         if a != b
     ]
-    report.figure("clips of one speaker refused", 100 * float(np.mean(np.array(alone) < ONE_SPEAKER)), "%")
-    report.figure(
-        "clips of two speakers let through", 100 * float(np.mean(np.array(mixed) >= ONE_SPEAKER)), "%"
-    )
+    report.figure("clips of one speaker refused", 100 * float(np.mean(np.logical_not(alone))), "%")
+    report.figure("clips of two speakers let through", 100 * float(np.mean(mixed)), "%")
     report.figure("clips of one and of two speakers", f"{len(alone)}, {len(mixed)}")
     report.figure("the telephone call of two people", halves(model.windows(*speakers.call())))
     cost = cost_ms()

@@ -22,7 +22,7 @@ def plain(tensors: dict[str, Array], mels: Array) -> Array:
     """Hochreiter and Schmidhuber's cell with forget gates, in torch's order, step by step."""
 
     def sigmoid(x: Array) -> Array:
-        made: Array = 1 / (1 + np.exp(-x))
+        made: Array = np.reciprocal(1 + np.exp(-x)).astype(np.float32)
         return made
 
     steps = list(mels)
