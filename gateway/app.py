@@ -21,6 +21,7 @@ from aiohttp import WSCloseCode, hdrs, web
 from aiohttp.abc import AbstractAccessLogger
 
 from gateway import access, health, logs, startup
+from gateway.ident import REQUEST_ID, request_id
 from gateway.loopwatch import LoopWatch
 from gateway.services import SERVICES, Services, services_of
 from gateway.settings import Settings
@@ -54,7 +55,6 @@ MAX_LINE = 8190
 MAX_FIELD = 8190
 MAX_HEADERS = 100
 CUT_DEADLINE_S = 3.0
-REQUEST_ID = web.RequestKey("request_id", str)
 ROUTE = web.RequestKey("route", str)
 STARTED = web.RequestKey("started", bool)
 REFUSAL = web.RequestKey("refusal", VoxwireError)
@@ -172,12 +172,6 @@ async def cut(services: Services) -> None:
 
 
 # -- middlewares ------------------------------------------------------------------------------------------
-
-
-def request_id(request: web.Request) -> str:
-    """The id under which this request is logged and its errors are told."""
-    ident: str = request.get(REQUEST_ID, "")
-    return ident
 
 
 def error_body(error: VoxwireError, ident: str) -> dict[str, Any]:

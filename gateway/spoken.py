@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gateway.app import request_id
+from gateway.ident import request_id
 from gateway.services import Services, services_of
 from gateway.sockets import SEND_DEADLINE_S
 from gateway.speaking import Allowance

@@ -16,9 +16,9 @@ from contextlib import asynccontextmanager
 
 from aiohttp import WSCloseCode, hdrs, web
 
-from gateway.app import request_id
 from gateway.body import read_body
 from gateway.encoding import encode
+from gateway.ident import request_id
 from gateway.security import authenticate
 from gateway.services import Services, services_of
 from gateway.sockets import Socket, accept

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import msgspec
 from aiohttp import hdrs, web
 
-from gateway.app import request_id
 from gateway.body import read_body
 from gateway.fault import UNREADABLE, bad_request
+from gateway.ident import request_id
 from gateway.security import authenticate
 from gateway.services import Services, services_of
 from sessions.principal import Scope, parse_scopes

@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from aiohttp import WSCloseCode, web
 
-from gateway.app import request_id
 from gateway.body import read_body
 from gateway.encoding import encode, open_encoder
+from gateway.ident import request_id
 from gateway.security import authenticate
 from gateway.services import Services, services_of
 from gateway.sockets import Socket, accept

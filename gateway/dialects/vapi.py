@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from gateway.app import request_id
 from gateway.body import read_body
 from gateway.fault import UNREADABLE, bad_request, reading
+from gateway.ident import request_id
 from gateway.security import authenticate
 from gateway.services import Services, services_of
 from gateway.spoken import base_options, spoken, write
