@@ -1,0 +1,29 @@
+"""A gateway with the tests' tone engine as a process of its own; prints its address, ends with SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import tempfile
+from pathlib import Path
+
+from gateway.logs import setup
+from tests.peers.gateway import open_gateway
+from tests.tone import ToneEngine
+
+
+async def main() -> None:
+    """Serve until told to end."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    setup("error", "text")
+    with tempfile.TemporaryDirectory(prefix="voxwire-bench-") as folder:
+        async with contextlib.AsyncExitStack() as stack:
+            engine = ToneEngine(slots=400, xrt=2000.0)
+            gateway = await open_gateway(stack, Path(folder) / "data", engine=engine, max_contexts=400)
+            print(gateway.url, flush=True)
+            await stop.wait()
+
+
+asyncio.run(main())
