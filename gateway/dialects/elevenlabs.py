@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import msgspec
 from aiohttp import hdrs, web
 
-from gateway.app import request_id
 from gateway.body import read_body
-from gateway.encoding import Encoder, encode, open_encoder
+from gateway.encoding import Encoder, encode
+from gateway.ident import request_id
 from gateway.security import authenticate
 from gateway.services import Services, services_of
 from gateway.spoken import base_options, spoken, write
@@ -30,6 +30,7 @@ from . import elevenlabs_lists as lists
 from . import elevenlabs_wire as wire
 from .elevenlabs_alignment import CharacterClock, Slice
 from .elevenlabs_sockets import multi_stream, single_stream
+from .elevenlabs_turn import encoder_for
 
 MAX_TIMED = 5000
 """Characters that may be asked for as one JSON object, which is held in memory until the end."""
@@ -104,21 +105,13 @@ async def _speaking(request: web.Request, *, most: int | None = None) -> AsyncIt
         raise BadRequest("text is needed", field="text")
     if most is not None and len(body.text) > most:
         raise TextTooLong(f"at most {most} characters are taken here; /stream takes more", field="text")
-    encoder = _encoder(params.output)
+    encoder = await encoder_for(params.output)
     voice = await services.speaking.resolve(principal, request.match_info["voice_id"])
     options = _options(services, params, body, base_options(services, principal), voice.id)
     async with spoken(
         request, principal, dialect="elevenlabs", text=body.text, options=options, voice=voice
     ) as events:
         yield _Speech(body.text, params.output, encoder, events)
-
-
-def _encoder(output: wire.Output) -> Encoder:
-    try:
-        return open_encoder(output.container, output.format, bitrate=output.bitrate)
-    except BadRequest as error:
-        error.field = "output_format"
-        raise
 
 
 def _options(

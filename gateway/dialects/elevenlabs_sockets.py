@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from aiohttp import WSCloseCode, web
 
-from gateway.encoding import open_encoder
 from gateway.security import authenticate, credential
 from gateway.services import Services, services_of
 from gateway.sockets import Socket, accept
@@ -24,7 +23,7 @@ from sessions.session import Session
 from tts_core.errors import BadRequest, Forbidden, LegClosed, LimitExceeded, Unauthorised, VoxwireError
 
 from . import elevenlabs_wire as wire
-from .elevenlabs_turn import Link, Turn
+from .elevenlabs_turn import Link, Turn, encoder_for
 
 LIVE_CONTEXTS = 5
 """Contexts of a socket that take text at once; those that speak what they have do not count (R7)."""
@@ -96,7 +95,7 @@ class MultiStream:
             try:
                 turn.say(message)
             except LimitExceeded as error:  # no room for what it was opened for
-                await turn.runner.fail(error)
+                await turn.fail(error)
         elif message.text:
             # Empty text opens nothing: a keep-alive may come before a context's first message (R8).
             self._open(context, message)
@@ -162,7 +161,7 @@ class SingleStream:
             raise
         except VoxwireError as error:
             self._link.services.metrics.refused(error.code)
-            await turn.runner.fail(error)
+            await turn.fail(error)
 
     def _told(self, event: Event) -> None:
         """The terminal message is out: the connection ends with it."""
@@ -196,6 +195,7 @@ async def _serve(
     elif services.guard.cross_site(request):
         raise Forbidden("pages of another site may not connect", field="Origin")
     params = wire.params_of(request.query)
+    await encoder_for(params.output)
     _check(services, params)
     voice = None
     if principal is not None:
@@ -217,13 +217,7 @@ async def _serve(
 
 
 def _check(services: Services, params: wire.Params) -> None:
-    """Refuse before the upgrade what no context of this socket could be: its format, its language."""
-    output = params.output
-    try:
-        open_encoder(output.container, output.format, bitrate=output.bitrate)
-    except BadRequest as error:
-        error.field = "output_format"
-        raise
+    """Refuse before the upgrade what no context of this socket could be: one in another language."""
     wire.options_of(
         params, base_options(services, NOBODY), voice="", languages=services.engine.info.languages
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gateway.encoding import encode, open_encoder
+from gateway.encoding import Encoder, encode, open_encoder
 from gateway.spoken import base_options
 from sessions.events import TERMINAL, Audio, Cancelled, Done, Event, Failed, Flushed, Words
 from tts_core.errors import BadRequest, TextTooLong, VoxwireError
@@ -21,6 +21,20 @@ if TYPE_CHECKING:
     from gateway.sockets import Socket
     from gateway.speaking import Allowance, Voice
     from sessions.principal import Principal
+
+
+async def encoder_for(output: wire.Output) -> Encoder:
+    """An encoder for one stream, made off the event loop: a codec takes some milliseconds.
+
+    Raises UnsupportedFormat that names ``output_format`` where this gateway has no codec for it.
+    """
+    try:
+        if output.container == "pcm":
+            return open_encoder("pcm", output.format)
+        return await asyncio.to_thread(open_encoder, output.container, output.format, bitrate=output.bitrate)
+    except BadRequest as error:
+        error.field = "output_format"
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +84,9 @@ class Turn:
         self._said = False
         self._taken = 0  # characters
         self._timer: asyncio.TimerHandle | None = None
-        output = params.output
-        self._encoder = open_encoder(output.container, output.format, bitrate=output.bitrate)
+        self._encoder: Encoder | None = None
         self._clock = CharacterClock(
-            output.format.rate,
+            params.output.format.rate,
             filler=not params.sync_alignment,
             absolute=params.sync_alignment and services.settings.elevenlabs_absolute_alignment,
         )
@@ -156,7 +169,7 @@ class Turn:
         try:
             self._release()
         except VoxwireError as error:  # it may not be spoken after all
-            self._link.services.spawn(self.runner.fail(error), name="elevenlabs refusal")
+            self._link.services.spawn(self.fail(error), name="elevenlabs refusal")
 
     def _release(self) -> None:
         text = self._schedule.flush()
@@ -190,6 +203,12 @@ class Turn:
         self._drop()
         await self.runner.cancel()
 
+    async def fail(self, error: VoxwireError) -> None:
+        """Stop at once with an error."""
+        self.closing = True
+        self._drop()
+        await self.runner.fail(error)
+
     async def abort(self) -> None:
         """The client is gone."""
         self._drop()
@@ -209,17 +228,16 @@ class Turn:
     async def _tell(self, event: Event) -> None:
         match event:
             case Audio():
+                if self._encoder is None:
+                    self._encoder = await encoder_for(self._link.params.output)
                 self._made = event.start_sample + event.samples
-                data = event.data
-                if self._encoder.compressed:
-                    data = await encode(self._encoder, data)
-                await self._audio(data)
+                await self._audio(await encode(self._encoder, event.data))
             case Words():
                 self._clock.add(event.words, self.runner.context.source)
             case Flushed():
                 pass
             case Done():
-                if self._encoder.compressed:
+                if self._encoder is not None:
                     await self._audio(await encode(self._encoder, None))
                 rest = self._clock.rest(self.runner.context.source, self._made)
                 if rest is not None and self._made:

@@ -158,6 +158,22 @@ async def test_the_generated_key_is_private_and_kept(start_gateway: Start) -> No
 # -- with keys -------------------------------------------------------------------------------------
 
 
+async def test_the_key_of_elevenlabs_clients_is_taken(start_gateway: Start) -> None:
+    gateway = await start_gateway(api_keys=f"acme:{KEY}")
+    for headers, query in (
+        ({"xi-api-key": KEY}, ""),
+        ({}, f"?authorization=Bearer%20{KEY}"),
+        ({}, f"?authorization={KEY}"),
+    ):
+        assert (await ask(gateway, "/v1/limits" + query, headers))[0] == 200
+    for headers, query in (
+        ({"xi-api-key": "wrong"}, ""),
+        ({}, "?authorization=wrong"),
+        ({}, "?xi-api-key=x"),
+    ):
+        assert (await ask(gateway, "/v1/limits" + query, headers))[0] == 401
+
+
 async def test_with_a_configured_key_only_that_key_opens(start_gateway: Start) -> None:
     gateway = await start_gateway(api_keys=f"acme:{KEY}")
     assert not gateway.services.guard.local_mode

@@ -292,3 +292,23 @@ def test_a_mark_over_several_gateways_needs_their_common_secret(tmp_path: Path) 
     (told,) = faults(tmp_path, mark="on", redis_url="redis://localhost")
     assert "VOXWIRE_SECRET" in told
     assert load(tmp_path, mark="on", redis_url="redis://localhost", secret="s" * 32).mark
+
+
+@pytest.mark.parametrize(
+    ("given", "prefix"),
+    [("/v1", "/v1"), ("/", ""), ("/eleven/v1/", "/eleven/v1"), ("/a.b-c_d~e", "/a.b-c_d~e")],
+)
+def test_a_prefix_is_a_path_or_nothing(tmp_path: Path, given: str, prefix: str) -> None:
+    assert load(tmp_path, elevenlabs_prefix=given).elevenlabs_prefix == prefix
+
+
+@pytest.mark.parametrize("given", ["v1", "/v 1", "/v1/{x}", "//v1", "/v1?x", "/" + "/".join("abcdefghi")])
+def test_what_is_no_path_is_no_prefix(tmp_path: Path, given: str) -> None:
+    assert "elevenlabs_prefix" in faults(tmp_path, f'elevenlabs_prefix = "{given}"')[0]
+
+
+def test_how_a_context_closes_is_one_of_two_ways(tmp_path: Path) -> None:
+    assert load(tmp_path).close_context_policy == "smart"
+    assert load(tmp_path, close_context_policy="Drain").close_context_policy == "drain"
+    assert "smart" in faults(tmp_path, close_context_policy="hard")[0]
+    assert load(tmp_path, elevenlabs_absolute_alignment="on").elevenlabs_absolute_alignment

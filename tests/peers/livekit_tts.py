@@ -1,7 +1,8 @@
 """LiveKit's unmodified plugins against a gateway; run in the ``livekit`` environment.
 
-Arguments: gateway address, plugin (cartesia, deepgram, openai), mode (turn, interrupt, pause, mp3). Prints
-one JSON object.
+Arguments: gateway address, plugin (cartesia, deepgram, elevenlabs, openai), mode (turn, schedule, interrupt,
+pause, reuse, whole, mp3). In ``reuse`` the plugin's socket rests between two turns, until a line can be read.
+Prints one JSON object.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import sys
 from typing import Any
 
 import aiohttp
-from livekit.plugins import cartesia, deepgram, openai
+from livekit.plugins import cartesia, deepgram, elevenlabs, openai
 
 TURN = ["Hello there, this is the fir", "st delta. Your order number is 42", "15 and it ships on Thursday."]
 LONG = (
@@ -49,6 +50,17 @@ def plugin(name: str, url: str, mode: str, http: aiohttp.ClientSession) -> Any:
             base_url=url + "/v1/speak",
             sample_rate=24000,
             http_session=http,
+        )
+    if name == "elevenlabs":
+        options: dict[str, Any] = {"auto_mode": False, "chunk_length_schedule": [50, 80, 120]}
+        return elevenlabs.TTS(
+            voice_id="heart",
+            model="gepard-1.0",
+            api_key="any",
+            base_url=url + "/v1",
+            encoding="pcm_22050",
+            http_session=http,
+            **(options if mode == "schedule" else {}),
         )
     if name == "openai":
         return openai.TTS(
@@ -89,8 +101,17 @@ async def main(url: str, name: str, mode: str) -> None:
     async with aiohttp.ClientSession() as http:
         tts = plugin(name, url, mode, http)
         result: dict[str, Any] = {}
-        if mode in {"turn", "mp3"}:
+        if mode in {"turn", "schedule", "mp3"}:
             result = await say(tts, name, TURN)
+        elif mode == "whole":
+            result = await whole(tts, "".join(TURN))
+            result["voices"] = [voice.id for voice in await tts.list_voices()]
+        elif mode == "reuse":
+            first = await say(tts, name, ["First answer."])
+            print("rest", flush=True)
+            await asyncio.to_thread(sys.stdin.readline)
+            result = await say(tts, name, ["Second answer."])
+            result["first"] = first["audio"]
         elif mode == "pause":
             # A tool call in the middle of a turn: longer than LiveKit's 10 s without any message.
             result = await say(tts, name, ["Let me look that up for you. ", "Here it is, thank you."], 11.0)

@@ -1,6 +1,6 @@
 """pipecat's unmodified ElevenLabs services in a pipeline against a gateway; for the ``pipecat`` environment.
 
-Arguments: gateway address, mode (sentence, token, http, interrupt, late, idle), voice. The pipeline speaks in
+Arguments: gateway address, mode (sentence, token, http, interrupt, late, idle). The pipeline speaks in
 real time and writes what was said into an LLM context, as an agent's does. Prints one JSON object.
 """
 
@@ -88,14 +88,14 @@ def turn(*texts: str) -> list[Any]:
     return [*frames, LLMFullResponseEndFrame()]
 
 
-def service(url: str, mode: str, voice: str, http: aiohttp.ClientSession) -> FrameProcessor:
+def service(url: str, mode: str, http: aiohttp.ClientSession) -> FrameProcessor:
     if mode == "http":
         return ElevenLabsHttpTTSService(
             api_key="any",
             base_url=url,
             aiohttp_session=http,
             sample_rate=RATE,
-            settings=ElevenLabsHttpTTSService.Settings(voice=voice, model="gepard-1.0"),
+            settings=ElevenLabsHttpTTSService.Settings(voice="heart", model="gepard-1.0"),
         )
     options = {"text_aggregation_mode": TextAggregationMode.TOKEN} if mode == "token" else {}
     return ElevenLabsTTSService(
@@ -103,13 +103,13 @@ def service(url: str, mode: str, voice: str, http: aiohttp.ClientSession) -> Fra
         url=url.replace("http", "ws", 1),
         sample_rate=RATE,
         settings=ElevenLabsTTSService.Settings(
-            voice=voice, model="gepard-1.0", stability=0.5, similarity_boost=0.8
+            voice="heart", model="gepard-1.0", stability=0.5, similarity_boost=0.8
         ),
         **options,
     )
 
 
-async def main(url: str, mode: str, voice: str) -> None:
+async def main(url: str, mode: str) -> None:
     second = [SleepFrame(0.3), *turn("Second answer."), SleepFrame(2.5)]
     if mode == "interrupt":
         frames = [
@@ -130,7 +130,7 @@ async def main(url: str, mode: str, voice: str) -> None:
     tap, speaker = Tap(), Speaker()
     async with aiohttp.ClientSession() as http:
         down, up = await run_test(
-            Pipeline([service(url, mode, voice, http), tap, speaker, assistant]),
+            Pipeline([service(url, mode, http), tap, speaker, assistant]),
             frames_to_send=frames,
             pipeline_params=PipelineParams(enable_metrics=True, audio_out_sample_rate=RATE),
         )
@@ -145,4 +145,4 @@ async def main(url: str, mode: str, voice: str) -> None:
     print(json.dumps(result))
 
 
-asyncio.run(main(*sys.argv[1:4]))
+asyncio.run(main(*sys.argv[1:3]))

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,10 @@ SPEECH = "/v1/text-to-speech/tone"
 
 
 async def post(
-    gateway: Running, path: str, body: Any = None, *, headers: dict[str, str] = KEY, **query: str
+    gateway: Running, path: str, body: Any = None, *, headers: Mapping[str, str] = KEY, **asked: str
 ) -> tuple[int, str, bytes]:
     """Status, content type and body of a request."""
-    query = {"output_format": "pcm_24000"} | query
+    query = {"output_format": "pcm_24000"} | asked
     data = body if isinstance(body, bytes) else json.dumps({"text": TEXT} | (body or {})).encode()
     async with (
         aiohttp.ClientSession(headers={"Content-Type": "application/json", **headers}) as http,
@@ -79,7 +80,7 @@ def test_compressed_audio_is_a_whole_file(
     async def main(gateway: Running) -> None:
         status, given, data = await post(gateway, SPEECH, output_format=name)
         assert (status, given.partition(";")[0]) == (200, kind)
-        with av.open(io.BytesIO(data)) as file:
+        with av.open(io.BytesIO(data), "r") as file:
             stream = file.streams.audio[0]
             assert stream.codec_context.name.startswith(codec)
             assert stream.rate == rate
@@ -180,7 +181,7 @@ def test_bad_input_is_refused_in_the_vendors_shape(
 ) -> None:
     @on_gateway()
     async def main(gateway: Running) -> None:
-        got, kind, data = await post(gateway, SPEECH + path, body, **query)
+        got, kind, data = await post(gateway, SPEECH + path, body, headers=KEY, **query)
         assert (got, kind.partition(";")[0]) == (status, "application/json")
         detail = json.loads(data)["detail"]
         assert set(detail) == {"status", "message"}

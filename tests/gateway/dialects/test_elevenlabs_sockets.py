@@ -458,7 +458,8 @@ async def test_a_drain_lets_contexts_finish_then_1012_r28(gateway: Running) -> N
         assert (await client.error())["error"] == "draining"
         await client.finish("a")
         await single.send({"text": ""})
-        assert await asyncio.gather(client.close_code(), single.close_code()) == [1012, 1000]
+        codes = await asyncio.gather(client.close_code(), single.close_code())
+        assert tuple(codes) == (1012, 1000)
         assert client.transcript.turns["a"].chars == "One two three. "
         assert await draining
 
