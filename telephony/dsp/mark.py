@@ -89,32 +89,38 @@ class Mask:
         self.hop = hop = max(n for n in range(1, rate // 100 + 1) if frame % n == 0)
         self.blocks = rate // hop
         self._window = np.hanning(2 * hop + 1)[:-1].astype(np.float32)
-        coarse, fine = np.fft.rfftfreq(2 * hop, 1 / rate), np.fft.rfftfreq(4 * hop, 1 / rate)
-        self._near = slice(
-            int((LOW_HZ - 2 * SPREAD_HZ) // coarse[1]), int((HIGH_HZ + 2 * SPREAD_HZ) // coarse[1]) + 1
-        )
-        self._band = slice(int((LOW_HZ - SPREAD_HZ) // fine[1]), int((HIGH_HZ + SPREAD_HZ) // fine[1]) + 1)
-        triangle = np.maximum(0, 1 - np.abs(coarse[self._near, None] - fine[self._band]) / SPREAD_HZ)
-        # The mark's template has unit RMS over the whole band; the window's power takes the rest.
+        # The voice's spectrum has bins of `width`, the mark's filter two for each of them.
+        width = rate / (2 * hop)
+        first = int((LOW_HZ - SPREAD_HZ) // width)
+        last = int((HIGH_HZ + SPREAD_HZ) // width) + 1
+        triangle = [1 - n * width / SPREAD_HZ for n in range(int(SPREAD_HZ / width) + 1)]
+        self._near = slice(first - len(triangle) + 1, last + len(triangle))
+        self._band = slice(2 * first, 2 * last + 1)
+        # The mark's period has unit RMS over the whole band; the window's power is taken out again.
         gain = 10 ** (LEVEL_DB / 10) * (HIGH_HZ - LOW_HZ) / (rate / 2) / np.sum(self._window**2)
-        weights = triangle / triangle.sum(0) * gain
-        # Summed tap by tap: a matrix product rounds a row by how many others there are, and then the samples
-        # would depend on how the stream was cut. The fine grid has two bins for one of the coarse one, so the
-        # taps of every other bin move on by one: they are slices.
-        self._taps = [self._every_other(weights, parity) for parity in (0, 1)]
+        gain /= triangle[0] + 2 * sum(triangle[1:])
+        self._taps = [np.float32(weight * gain) for weight in triangle]
         self._rise = ((np.arange(hop) + 0.5) / hop).astype(np.float32)
 
-    @staticmethod
-    def _every_other(weights: NDArray[np.float64], parity: int) -> list[tuple[slice, Samples]]:
-        """The taps of the fine bins of one parity: where each reads, and its weights."""
-        columns = np.arange(parity, weights.shape[1], 2)
-        steps = np.arange(len(columns))
-        rows, at = np.nonzero(weights[:, columns])
-        shifts = range(int((rows - at).min()), int((rows - at).max()) + 1)
-        return [
-            (slice(shift, shift + len(columns)), weights[shift + steps, columns].astype(np.float32))
-            for shift in shifts
-        ]
+    def _smooth(self, power: Samples) -> Samples:
+        """Power ``[..., near]`` over a triangle of SPREAD_HZ, at the bins of the filter ``[..., bins]``.
+
+        Sums of slices: a matrix product rounds a row by how many others there are, and then the samples would
+        depend on how the stream was cut.
+        """
+        reach = len(self._taps) - 1
+        size = power.shape[-1] - 2 * reach
+        at_bins = power[..., reach : reach + size] * self._taps[0]
+        for n, weight in enumerate(self._taps[1:], start=1):
+            both = power[..., reach - n : reach - n + size] + power[..., reach + n : reach + n + size]
+            both *= weight
+            at_bins += both
+        smooth = np.empty((*power.shape[:-1], 2 * size - 1), np.float32)
+        smooth[..., ::2] = at_bins
+        between = at_bins[..., 1:] + at_bins[..., :-1]
+        between *= np.float32(0.5)
+        smooth[..., 1::2] = between
+        return smooth
 
     def spectra(self, key: bytes, payload: int) -> Spectra:
         """The period in blocks, with a block on either side of each: complex64 ``[blocks, bins]``."""
@@ -146,12 +152,8 @@ class Mask:
         seen = np.fft.rfft(pairs, axis=-1)[..., self._near]
         power = np.square(seen.real, dtype=np.float32) + np.square(seen.imag, dtype=np.float32)
         shaped = np.zeros((streams, blocks, 2 * hop + 1), np.complex64)
-        band = shaped[..., self._band]
-        for parity, taps in enumerate(self._taps):
-            smooth = power[..., taps[0][0]] * taps[0][1]
-            for rows, weights in taps[1:]:
-                smooth += power[..., rows] * weights
-            np.multiply(np.sqrt(smooth), spectra[..., parity::2], out=band[..., parity::2])
+        smooth = self._smooth(power)
+        np.multiply(np.sqrt(smooth, out=smooth), spectra, out=shaped[..., self._band])
         marks = np.fft.irfft(shaped, 4 * hop, axis=-1)[..., hop : 3 * hop].astype(np.float32, copy=False)
         # Each block's filter fades into the next one's.
         fading = np.empty_like(x)
