@@ -79,6 +79,7 @@ class GepardEngine(FrameEngine):
             voices=max(VOICES, count),
             guidance=options.sampling.guides(0),
             compiled=compiled,
+            threads=_threads(codec_processes),
         )
         path = find_codec(codec, opened.directory)
         service = _service(path, codec_backend, codec_processes, codec_device)
@@ -113,12 +114,11 @@ class GepardTorchEngine(FrameEngine):
         from .torch_model import TorchModel
 
         options = Options(_sampling(sampling), guard, continuity, trim)
-        cores = len(os.sched_getaffinity(0))
         model = TorchModel(
             opened,
             dtype=dtype or "float32",
             slots=streams or TORCH_STREAMS,
-            threads=max(1, cores - codec_processes),  # the codec is as busy as the model
+            threads=_threads(codec_processes),
         )
         path = find_codec(codec, opened.directory)
         service = _service(path, codec_backend, codec_processes, codec_device)
@@ -130,6 +130,14 @@ class GepardTorchEngine(FrameEngine):
             codec_digest=codec_digest(path),
             options=options,
         )
+
+
+def _threads(codec_processes: int) -> int:
+    """Threads that a model on the CPU computes with: a core is left to each process of the codec.
+
+    One that finds its core taken holds all others up, many times in a step.
+    """
+    return max(1, len(os.sched_getaffinity(0)) - codec_processes)
 
 
 def _sampling(values: dict[str, Any]) -> Sampling:
