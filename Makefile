@@ -19,7 +19,7 @@ python = { for p in $(PYTHON) python3 python3.11 python3.12 python3.13 python3.1
     if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then exec $$p $(1); fi; \
   done; echo "error: Voxwire needs Python 3.11 or newer; set PYTHON to one" >&2; exit 1; }
 
-PROGRAMS := redis-server chromium ffmpeg systemd-analyze:systemd
+PROGRAMS := redis-server chromium ffmpeg systemd-analyze:systemd node:nodejs npm
 CLIENTS := nemo pipecat livekit sdk asr
 PEERS := pipecat piper wyoming
 

@@ -1,0 +1,72 @@
+"""The official Node.js SDKs, unmodified, over TLS with a throw-away authority, against the real voice."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import av
+import pytest
+
+from tests.peers import node
+from tests.peers.authority import Authority
+from tests.peers.clients import SENTENCES, audible
+from tests.peers.process import GatewayProcess
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """What all SDKs got."""
+    authority = Authority(tmp_path_factory.mktemp("pki") / "ca")
+    file = str(authority.file("localhost"))
+    with GatewayProcess(tls_port="0", tls_cert=file, tls_key=file, host="localhost") as gateway:
+        until = time.monotonic() + 10
+        while not (found := re.search(r"and at (https://\S+)", "".join(gateway.log))):
+            assert time.monotonic() < until
+        yield node.run("sdks.cjs", found[1], authority=authority.root)
+
+
+@pytest.mark.slow
+def test_cartesia_speaks_deltas_cancels_and_downloads(said: dict[str, Any]) -> None:
+    got = said["cartesia"]
+    assert 4.0 < audible(got["turn"]["audio"]) < 8.0
+    assert " ".join(got["turn"]["words"]) == SENTENCES
+    assert got["turn"]["kinds"][-1] == "done"
+    assert 0.5 < audible(got["again"]["audio"]) < 2.0
+    assert 4.0 < audible(got["bytes"]) < 8.0
+    assert "heart" in got["voices"]
+
+
+@pytest.mark.slow
+def test_elevenlabs_streams_times_and_downloads(said: dict[str, Any]) -> None:
+    got = said["elevenlabs"]
+    assert 4.0 < audible(got["stream"]) < 8.0
+    assert 4.0 < audible(got["timed"]) < 8.0
+    assert got["characters"] == SENTENCES
+    with av.open(io.BytesIO(base64.b64decode(got["mp3"])), "r") as file:
+        samples = sum(frame.samples for frame in file.decode(audio=0))
+    assert 4.0 < samples / 44100 < 8.5
+    assert "heart" in got["voices"]
+
+
+@pytest.mark.slow
+def test_deepgram_speaks_a_turn_and_a_file(said: dict[str, Any]) -> None:
+    got = said["deepgram"]
+    assert 4.0 < audible(got["audio"], rate=24000) < 8.0
+    assert got["kinds"] == ["Metadata", "Flushed"]
+    wav = base64.b64decode(got["wav"])
+    assert wav[:4] == b"RIFF"
+    assert 4.0 < audible(base64.b64encode(wav[44:]).decode(), rate=24000) < 8.0
+
+
+@pytest.mark.slow
+def test_openai_speaks_chunked_and_by_events(said: dict[str, Any]) -> None:
+    got = said["openai"]
+    assert 4.0 < audible(got["pcm"], rate=24000) < 8.0
+    assert got["sse"] == got["pcm"]
+    assert got["status"] == 404
+    assert got["models"]
