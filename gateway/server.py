@@ -89,6 +89,8 @@ class Server:
     async def _listen(self) -> None:
         from aiohttp import web
 
+        from gateway.services import SERVICES
+
         assert self._runner is not None
         settings = self.settings
         context = tls_context(settings) if settings.tls_port is not None else None
@@ -106,6 +108,9 @@ class Server:
                     f"set VOXWIRE_{which.upper()} to a free port"
                 ) from None
             self.urls.append(url_of(scheme, settings.host, self._runner.addresses[-1][1]))
+        assert self._app is not None
+        if (wyoming := self._app[SERVICES].wyoming) is not None:
+            self.urls.append(wyoming.url)
 
     def stop(self) -> None:
         """Begin the drain; what the first signal does."""

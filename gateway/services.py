@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gateway.trust.speaker import SpeakerModel
     from gateway.trust.verifier import Verifier
     from gateway.voice_api.cloning import Cloning
+    from gateway.wyoming.server import WyomingServer
     from sessions.denied import DenyList
     from sessions.keys import KeyRing
     from sessions.limits import ContextGate, RateLimiter
@@ -125,6 +126,7 @@ class Services:
     holds: VoiceHolds = field(init=False)
     cloning: Cloning = field(init=False)
     wheel: TimerWheel = field(init=False)
+    wyoming: WyomingServer | None = None
     native_sessions: dict[str, NativeSession] = field(default_factory=dict)
 
     closing: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)

@@ -74,6 +74,23 @@ def _host(value: object) -> str:
     return host.lower()
 
 
+def _endpoint(value: object) -> str:
+    """``host:port``; a port alone is one of this machine's own address."""
+    host, _, port = _text(value).rpartition(":")
+    if not host and not port:
+        return ""
+    number = _whole(0, 65535)(port)
+    host = _host(host or "127.0.0.1")
+    return f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
+
+
+def _tenant(value: object) -> str:
+    tenant = _text(value)
+    if not _TENANT.fullmatch(tenant):
+        raise _Bad("is not a tenant's name")
+    return tenant
+
+
 def _hosts(value: object) -> tuple[str, ...]:
     return tuple(_host(item) for item in _list(value))
 
@@ -327,6 +344,13 @@ class Settings:
         _word("smart", "drain"),
         "smart (close_context cuts what was not flushed just before) or drain (what was flushed is spoken)",
     )
+    wyoming: str = _set(
+        "", _endpoint, "host:port or a port of 127.0.0.1, where Home Assistant may speak (empty: off)"
+    )
+    wyoming_open: bool = _set(
+        False, _flag, "on or off (on: whoever reaches the address of wyoming may speak, without a key)"
+    )
+    wyoming_tenant: str = _set("default", _tenant, "the tenant it speaks for: a-z, 0-9, _ and -")
     elevenlabs_absolute_alignment: bool = _set(
         False, _flag, "on or off (on: sync_alignment=true gets times from the start of the context)"
     )
@@ -539,6 +563,11 @@ def _cross_check(made: Settings) -> list[str]:
                 faults.append(f"{name} = {str(path)!r} is not a file; accepted: the path of a PEM file")
         if made.tls_port == made.port and made.port:
             faults.append("tls_port is the same as port; accepted: another port")
+    if made.wyoming and not made.wyoming_open and not is_loopback(made.wyoming.rpartition(":")[0]):
+        faults.append(
+            f"wyoming = {made.wyoming!r} can be reached from other machines, and its protocol knows no keys;"
+            " accepted: an address of this machine, or VOXWIRE_WYOMING_OPEN=on as well"
+        )
     if made.mark and made.redis_url and not made.secret:
         faults.append(
             "mark is on and redis_url is set but secret is not: no gateway would know another's marks;"

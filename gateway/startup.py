@@ -20,6 +20,7 @@ from gateway.trust.ears import open_ears
 from gateway.trust.marks import MarkCheck, Marking
 from gateway.trust.perth import PerthCheck
 from gateway.voice_api.cloning import Cloning
+from gateway.wyoming.server import WyomingServer
 from sessions.denied import DenyList
 from sessions.keys import KeyRing
 from sessions.limits import ContextGate, RateLimiter
@@ -62,9 +63,9 @@ def build(
 async def start(services: Services) -> None:
     """Start everything but the engine. Undone by ``close``, also after a failure half way.
 
-    Raises SettingsError for a data folder that cannot be used, and for a bind beyond this machine without a
-    key, and for a Redis that must not hold voices. A store that is away is no error: what needs it degrades
-    until it is back.
+    Raises SettingsError for a data folder that cannot be used, for a bind beyond this machine without a key,
+    for a port that is taken, and for a Redis that must not hold voices. A store that is away is no error:
+    what needs it degrades until it is back.
     """
     settings, closing = services.settings, services.closing
     secret = await asyncio.to_thread(_secret, settings)
@@ -128,22 +129,14 @@ async def start(services: Services) -> None:
         }
     )
     if settings.phrase_bytes:
-        # Who may use it is each key's and tenant's own choice; it is empty until somebody does.
-        phrases = services.phrases = PhraseCache(
-            store, secret, max_bytes=settings.phrase_bytes, ttl=settings.phrase_ttl_s, clock=services.clock
-        )
-        closing.push_async_callback(phrases.close)
-        await phrases.start()
-        closing.callback(services.voices.on_deleted(phrases.clear_voice))
-        services.metrics.watch_phrases(
-            lambda: {"hit": phrases.hits, "miss": phrases.misses, "failed": phrases.failures}
-        )
+        await _phrases(services, store, secret)
     closing.push_async_callback(services.normaliser.close)
     services.spawn(services.normaliser.start(), name="normaliser start")  # it works meanwhile
     _watch_engine(services)
     if isinstance(services.engine, Keeper):
         _forget_deleted(services, services.engine)
     services.spawn(_sample_leads(services), name="lead samples")
+    await _wyoming(services)
     if settings.redis_url and not settings.secret:
         # A key is kept as an HMAC under the secret: one made under another secret is refused here.
         _log.warning("shared store without a shared secret: set VOXWIRE_SECRET alike on every gateway")
@@ -156,6 +149,27 @@ async def close(services: Services) -> None:
     await services.scheduler.close()
     await services.engine.close()
     await services.closing.aclose()
+
+
+async def _phrases(services: Services, store: Store, secret: DeploymentSecret) -> None:
+    """Keep spoken phrases. Who may use that is each key's and tenant's own choice; it is empty until then."""
+    settings, closing = services.settings, services.closing
+    phrases = services.phrases = PhraseCache(
+        store, secret, max_bytes=settings.phrase_bytes, ttl=settings.phrase_ttl_s, clock=services.clock
+    )
+    closing.push_async_callback(phrases.close)
+    await phrases.start()
+    closing.callback(services.voices.on_deleted(phrases.clear_voice))
+    services.metrics.watch_phrases(
+        lambda: {"hit": phrases.hits, "miss": phrases.misses, "failed": phrases.failures}
+    )
+
+
+async def _wyoming(services: Services) -> None:
+    if services.settings.wyoming:
+        services.wyoming = WyomingServer(services)
+        services.closing.push_async_callback(services.wyoming.close)
+        await services.wyoming.start()
 
 
 async def _keys(services: Services, store: Store, secret: DeploymentSecret) -> KeyRing:
