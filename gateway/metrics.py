@@ -24,7 +24,8 @@ REASONS = frozenset(
     {"busy", "limit_exceeded", "draining", "unauthorised", "forbidden", "bad_request", "unknown_voice",
      "unsupported_format", "text_too_long", "engine_error", "engine_crashed", "engine_timeout", "sockets",
      "store_unavailable", "peer_violation", "context_idle", "unknown_context", "not_found", "host", "origin",
-     "cannot_clone", "unknown_session", "unknown_receipt", "challenge_gone", "challenge_not_read"}
+     "cannot_clone", "unknown_session", "unknown_receipt", "challenge_gone", "challenge_not_read",
+     "max_active_conversations"}
     | {
         f"reference_{reason}"
         for reason in (

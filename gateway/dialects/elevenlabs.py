@@ -41,6 +41,7 @@ def routes(services: Services) -> list[web.RouteDef]:
     prefix = services.settings.elevenlabs_prefix
     speech = f"{prefix}/text-to-speech"
     services.error_shapes[speech] = error_response
+    services.error_shapes[f"{prefix}/text-to-dialogue"] = error_response
     one = f"{speech}/{{voice_id}}"
     return [
         web.get(f"{one}/multi-stream-input", multi_stream),
@@ -49,6 +50,7 @@ def routes(services: Services) -> list[web.RouteDef]:
         web.post(f"{one}/stream", speak),
         web.post(f"{one}/with-timestamps", timed),
         web.post(f"{one}/stream/with-timestamps", timed_stream),
+        web.route("*", f"{prefix}/text-to-dialogue{{rest:.*}}", dialogue),
         *lists.routes(services),
     ]
 
@@ -56,6 +58,12 @@ def routes(services: Services) -> list[web.RouteDef]:
 def error_response(request: web.Request, error: VoxwireError) -> web.Response:
     """An HTTP error in the dialect's shape."""
     return web.json_response(wire.detail(error), status=error.status)
+
+
+async def dialogue(request: web.Request) -> web.StreamResponse:
+    """Where clients turn by themselves for the models ``eleven_v3``: refused in words."""
+    await authenticate(request)
+    raise BadRequest("dialogues are not spoken here: take a model other than eleven_v3", field="model_id")
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ know, a part of a sample, words that overlap or come late, or anything of a cont
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import json
@@ -16,6 +15,7 @@ from typing import Any
 
 import aiohttp
 
+from tests.peers.contexts import ContextClient, Message
 from tests.peers.gateway import Running
 
 WIDTHS = {"pcm_s16le": 2, "pcm_f32le": 4, "pcm_mulaw": 1, "pcm_alaw": 1}
@@ -23,10 +23,6 @@ KINDS = {"chunk", "timestamps", "flush_done", "done", "error"}
 RAW = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}
 VOICE = {"mode": "id", "id": "tone"}
 KEY = {"X-API-Key": "any"}
-DEADLINE_S = 7200.0
-"""In virtual time: only a message that never comes takes as long."""
-
-Message = dict[str, Any]
 
 
 @dataclass
@@ -136,12 +132,12 @@ class Transcript:
             turn.end = message
 
 
-class CartesiaClient:
+class CartesiaClient(ContextClient[Turn]):
     """One socket."""
 
     def __init__(self, ws: aiohttp.ClientWebSocketResponse) -> None:
-        self.ws = ws
-        self.transcript = Transcript()
+        super().__init__(ws)
+        self.transcript: Transcript = Transcript()
 
     async def say(self, context: str, transcript: str, **fields: Any) -> None:
         """Send a generation request in the usual shape; ``more`` is its ``continue``, True by default."""
@@ -166,38 +162,12 @@ class CartesiaClient:
         """Cancel a context."""
         await self.send({"context_id": context, "cancel": True})
 
-    async def send(self, request: Message) -> None:
-        """Send any message."""
-        self.transcript.sent(request)
-        await self.ws.send_str(json.dumps(request))
-
-    async def next(self) -> Message:
-        """The next message, checked; ConnectionError with the close code when there is none."""
-        async with asyncio.timeout(DEADLINE_S):
-            message = await self.ws.receive()
-        if message.type in {aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY}:
-            return self.transcript.take(message.data, asyncio.get_running_loop().time())
-        raise ConnectionError(self.ws.close_code)
-
     async def until(self, kind: str, context: str | None = None) -> Message:
         """Read on to the next message of this type (and context)."""
         while True:
             message = await self.next()
             if message["type"] == kind and (context is None or message["context_id"] == context):
                 return message
-
-    async def ended(self, *contexts: str) -> list[Turn]:
-        """Read on until these contexts have ended."""
-        for context in contexts:
-            while self.transcript.turns[context].end is None:
-                await self.next()
-        return [self.transcript.turns[context] for context in contexts]
-
-    async def audio(self, context: str, seconds: float) -> Turn:
-        """Read on until the context has got this much audio."""
-        while self.transcript.turns[context].seconds < seconds:
-            await self.next()
-        return self.transcript.turns[context]
 
     async def settled(self) -> list[Message]:
         """Read everything that the gateway has said by now; the errors of it."""
@@ -206,14 +176,6 @@ class CartesiaClient:
         await self.until("error", "settled")
         self.transcript.errors.pop()
         return self.transcript.errors[seen:]
-
-    async def close_code(self) -> int | None:
-        """Read on to the close."""
-        try:
-            while True:
-                await self.next()
-        except ConnectionError:
-            return self.ws.close_code
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,6 @@ for the characters, as clients do: pipecat's adds up the spans, the documentatio
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import itertools
@@ -18,15 +17,12 @@ from typing import Any
 
 import aiohttp
 
+from tests.peers.contexts import ContextClient, Message
 from tests.peers.gateway import Running
 
 KEY = {"xi-api-key": "any"}
 PCM = "output_format=pcm_24000"
-DEADLINE_S = 7200.0
-"""In virtual time: only a message that never comes takes as long."""
 ALIGNED = ("chars", "charStartTimesMs", "charDurationsMs")
-
-Message = dict[str, Any]
 
 
 @dataclass
@@ -158,12 +154,12 @@ class Transcript:
             turn.end = message
 
 
-class ElevenClient:
+class ElevenClient(ContextClient[Turn]):
     """One socket."""
 
     def __init__(self, ws: aiohttp.ClientWebSocketResponse, transcript: Transcript) -> None:
-        self.ws = ws
-        self.transcript = transcript
+        super().__init__(ws)
+        self.transcript: Transcript = transcript
 
     async def open(self, context: str = "a", **fields: Any) -> None:
         """Open a context, as pipecat and LiveKit do."""
@@ -186,38 +182,12 @@ class ElevenClient:
         await self.flush(context)
         await self.close(context)
 
-    async def send(self, message: Message) -> None:
-        """Send any message."""
-        self.transcript.sent(message)
-        await self.ws.send_str(json.dumps(message))
-
-    async def next(self) -> Message:
-        """The next message, checked; ConnectionError with the close code when there is none."""
-        async with asyncio.timeout(DEADLINE_S):
-            message = await self.ws.receive()
-        if message.type in {aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY}:
-            return self.transcript.take(message.data, asyncio.get_running_loop().time())
-        raise ConnectionError(self.ws.close_code)
-
     async def error(self) -> Message:
         """Read on to the next error."""
         seen = len(self.transcript.errors)
         while len(self.transcript.errors) == seen:
             await self.next()
         return self.transcript.errors[-1]
-
-    async def ended(self, *contexts: str) -> list[Turn]:
-        """Read on until these contexts have ended."""
-        for context in contexts:
-            while self.transcript.turns[context].end is None:
-                await self.next()
-        return [self.transcript.turns[context] for context in contexts]
-
-    async def audio(self, context: str, seconds: float) -> Turn:
-        """Read on until the context has got this much audio."""
-        while self.transcript.turns[context].seconds < seconds:
-            await self.next()
-        return self.transcript.turns[context]
 
     async def settled(self) -> list[Message]:
         """Read everything that the gateway has said by now; the errors of it."""
@@ -229,14 +199,6 @@ class ElevenClient:
                 break
         self.transcript.errors.pop()
         return self.transcript.errors[seen:]
-
-    async def close_code(self) -> int | None:
-        """Read on to the close."""
-        try:
-            while True:
-                await self.next()
-        except ConnectionError:
-            return self.ws.close_code
 
 
 @contextlib.asynccontextmanager

@@ -78,25 +78,16 @@ async def _script(gateway: Running, client: CartesiaClient, script: list[tuple[A
                 gateway.engine.fail = None
 
 
-async def _read(client: CartesiaClient) -> None:
-    with contextlib.suppress(ConnectionError):
-        while True:
-            await client.next()
-
-
 async def _finish(client: CartesiaClient, ending: str) -> None:
     await asyncio.sleep(0.001)
-    open_names = [name for name, turn in client.transcript.turns.items() if turn.end is None]
-    for name in open_names:
+    for name in client.open_contexts:
         await (client.cancel(name) if ending == "cancel" else client.end(name))
     if ending in {"cancel", "end"}:
         await asyncio.sleep(120)
         # A context that was refused when it was opened has its error as its end, too.
-        assert [name for name, turn in client.transcript.turns.items() if turn.end is None] == []
+        assert client.open_contexts == []
     if ending == "reset":
-        assert client.ws._conn is not None
-        assert client.ws._conn.transport is not None
-        client.ws._conn.transport.abort()
+        client.reset()
 
 
 async def _fuzzed(script: list[tuple[Any, ...]], ending: str, folder: Path) -> None:
@@ -107,7 +98,7 @@ async def _fuzzed(script: list[tuple[Any, ...]], ending: str, folder: Path) -> N
         fuzzed = await stack.enter_async_context(cartesia_client(gateway))
         other = await stack.enter_async_context(cartesia_client(gateway))
         await other.say("steady", "Alpha beta gamma delta. " * 10, add_timestamps=True)
-        tasks = [asyncio.ensure_future(_read(client)) for client in (fuzzed, other)]
+        tasks = [asyncio.ensure_future(client.close_code()) for client in (fuzzed, other)]
         await _script(gateway, fuzzed, script)
         await _finish(fuzzed, ending)
         await fuzzed.ws.close()

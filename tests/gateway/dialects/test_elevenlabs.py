@@ -215,6 +215,14 @@ async def test_an_unknown_voice_and_an_unknown_path_are_404(gateway: Running) ->
     assert (status, json.loads(data)["detail"]["status"]) == (404, "not_found")
 
 
+@on_gateway()
+async def test_the_endpoint_of_other_models_is_refused_in_words(gateway: Running) -> None:
+    for path in ("/v1/text-to-dialogue", "/v1/text-to-dialogue/stream", "/v1/text-to-dialogue/stream-input"):
+        status, _, data = await post(gateway, path)
+        assert status == 400
+        assert "eleven_v3" in json.loads(data)["detail"]["message"]
+
+
 @pytest.mark.parametrize("text", ["...", "😀", "!"])
 def test_unspeakable_text_is_a_short_silence_r16(tmp_path: Path, text: str) -> None:
     @on_gateway()

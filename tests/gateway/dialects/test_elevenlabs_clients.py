@@ -16,27 +16,21 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import av
-import numpy as np
 import pytest
 
 from gateway.sockets import Socket
-from telephony.dsp.level import rms_dbfs
-from telephony.dsp.pcm import decode
 from tests import envs
 from tests.peers.authority import Authority
+from tests.peers.clients import CLIENT_S, PEERS, SENTENCES, audible
 from tests.peers.gateway import Running, Start
 from tests.peers.process import GatewayProcess
 
-PEERS = Path(__file__).resolve().parents[2] / "peers"
-SENTENCES = "Hello there, this is the first delta. Your order number is 4215 and it ships on Thursday."
 LONG = (
     "A long first answer that the caller will interrupt before it ends. And another sentence that follows it."
 )
-CLIENT_S = 120
 RATE = 22050
 ALIASES = {"heart": "tone"}
 
@@ -268,14 +262,6 @@ def sdk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     assert done.returncode == 0, done.stderr[-3000:]
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     yield result
-
-
-def audible(audio: str) -> float:
-    """Seconds of audio, after checking that it is speech and not silence."""
-    pcm = decode(base64.b64decode(audio), "pcm_s16le")
-    assert -35 < rms_dbfs(pcm) < -10
-    assert np.abs(pcm).max() < 1.0
-    return len(pcm) / RATE
 
 
 @pytest.mark.parametrize("call", ["convert", "stream", "realtime"])

@@ -86,31 +86,19 @@ async def _script(gateway: Running, client: ElevenClient, script: list[tuple[Any
                 gateway.engine.fail = None
 
 
-async def _read(client: ElevenClient) -> None:
-    with contextlib.suppress(ConnectionError):
-        while True:
-            await client.next()
-
-
-def _open(client: ElevenClient) -> list[str]:
-    return [name for name, turn in client.transcript.turns.items() if turn.end is None]
-
-
 async def _finish(client: ElevenClient, ending: str) -> None:
     await asyncio.sleep(0.001)
     if ending == "close_socket":
         await client.send({"close_socket": True})
     elif ending == "finish":
-        for name in _open(client):
+        for name in client.open_contexts:
             await client.finish(name)
     if ending in {"close_socket", "finish"}:
         await asyncio.sleep(120)
         # A context that was refused when it was opened has its error as its end, too.
-        assert _open(client) == []
+        assert client.open_contexts == []
     if ending == "reset":
-        assert client.ws._conn is not None
-        assert client.ws._conn.transport is not None
-        client.ws._conn.transport.abort()
+        client.reset()
 
 
 async def _fuzzed(script: list[tuple[Any, ...]], ending: str, query: str, folder: Path) -> None:
@@ -120,7 +108,7 @@ async def _fuzzed(script: list[tuple[Any, ...]], ending: str, query: str, folder
         fuzzed = await stack.enter_async_context(eleven_client(gateway, query=PCM + query, turn=turn))
         other = await stack.enter_async_context(eleven_client(gateway, query=PCM + "&inactivity_timeout=180"))
         await other.say("steady", STEADY, flush=True)
-        tasks = [asyncio.ensure_future(_read(client)) for client in (fuzzed, other)]
+        tasks = [asyncio.ensure_future(client.close_code()) for client in (fuzzed, other)]
         await _script(gateway, fuzzed, script)
         await _finish(fuzzed, ending)
         await fuzzed.ws.close()
@@ -152,7 +140,7 @@ async def _single(script: list[tuple[Any, ...]], folder: Path) -> None:
     async with contextlib.AsyncExitStack() as stack:
         gateway = await open_gateway(stack, folder, clock=virtual.clock)
         client = await stack.enter_async_context(single_client(gateway))
-        reading = asyncio.ensure_future(_read(client))
+        reading = asyncio.ensure_future(client.close_code())
         with contextlib.suppress(ConnectionError):
             await _script(gateway, client, script)
             if not client.ws.closed:

@@ -49,7 +49,7 @@ async def replay(gateway: Running, lines: list[Line]) -> list[Turn]:
     async with contextlib.AsyncExitStack() as stack:
         client = await _upgrade(gateway, opened, stack)
         began = virtual.clock() - opened["t"]
-        reading = asyncio.ensure_future(_read(client))
+        reading = asyncio.ensure_future(client.close_code())
         for line in (line for line in lines if line["dir"] == "c2s"):
             if line["json"].get("close_socket"):
                 await _all_ended(client)
@@ -63,16 +63,8 @@ async def replay(gateway: Running, lines: list[Line]) -> list[Turn]:
         return client.transcript.past
 
 
-async def _read(client: ElevenClient) -> int | None:
-    try:
-        while True:
-            await client.next()
-    except ConnectionError:
-        return client.ws.close_code
-
-
 async def _all_ended(client: ElevenClient) -> None:
-    while any(turn.end is None for turn in client.transcript.past):
+    while client.open_contexts:
         await asyncio.sleep(0.1)
 
 

@@ -427,9 +427,7 @@ async def test_a_client_that_goes_frees_everything_r14(gateway: Running) -> None
         async with eleven_client(gateway, path=path) as client:
             await client.send({"text": LONG, "context_id": "a", "flush": True})
             await client.next()
-            assert client.ws._conn is not None
-            assert client.ws._conn.transport is not None
-            client.ws._conn.transport.abort()
+            client.reset()
             await asyncio.sleep(0.1)
             assert gateway.idle
 
