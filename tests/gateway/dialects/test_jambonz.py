@@ -1,4 +1,4 @@
-"""jambonz's custom speech: its HTTP answer and the socket on which we speak first."""
+"""jambonz's custom speech in virtual time: its HTTP answer and the socket on which we speak first."""
 
 from __future__ import annotations
 

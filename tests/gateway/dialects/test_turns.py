@@ -1,4 +1,4 @@
-"""Turns told apart by order alone, without any dialect around them."""
+"""Turns told apart by order alone, without any dialect around them; in virtual time."""
 
 from __future__ import annotations
 
