@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gateway.speaking import Allowance
@@ -48,6 +48,8 @@ class Telling:
     """A flush was spoken; None where there was nothing to speak."""
     failed: Callable[[Turn, VoxwireError], Awaitable[None]]
     """The turn ended by an error; the socket goes on."""
+    ended: Callable[[Turn, Event], Awaitable[None]] | None = None
+    """The turn is over, by this terminal event; told after all else, and another turn may begin in it."""
 
 
 class Turns:
@@ -108,6 +110,13 @@ class Turns:
             return None
         turn.over = True
         return await turn.runner.cancel()
+
+    def speed(self, speed: float) -> None:
+        """Speak at this speed from the next segment on."""
+        self.options = replace(self.options, speed=speed)
+        if self.turn is not None:
+            context = self.turn.runner.context
+            context.options = replace(context.options, speed=speed)
 
     def end(self) -> Turn | None:
         """No more text for the turn under way, which is spoken to its end; None where there is none."""
@@ -170,6 +179,8 @@ class Turns:
             turn.over = True
             if self.turn is turn:
                 self.turn = None
+            if self._telling.ended is not None:
+                await self._telling.ended(turn, event)
 
 
 __all__ = ["Telling", "Turn", "Turns"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from gateway.dialects.turns import Telling, Turn, Turns
 from gateway.speaking import Voice
 from gateway.spoken import base_options
-from sessions.events import Audio
+from sessions.events import Audio, Event
 from sessions.principal import Principal
 from tests.peers.gateway import Running, on_gateway
 from tts_core.errors import EngineCrashed, VoxwireError
@@ -125,3 +126,43 @@ async def test_one_that_is_left_tells_nothing_more(gateway: Running) -> None:
     await listener.turns.abort()
     assert listener.told == ["audio 1"]
     assert gateway.idle
+
+
+@on_gateway()
+async def test_the_end_of_a_turn_is_told_last_and_another_may_begin_in_it(gateway: Running) -> None:
+    listener = Listener(gateway)
+    turns = listener.turns
+    more = ["Four five."]
+
+    async def ended(turn: Turn, event: Event) -> None:
+        listener.told.append(f"{type(event).__name__} {turn.number}")
+        assert turns.turn is None
+        if more:
+            turns.say(more.pop())
+            await turns.flush()
+
+    turns._telling = replace(turns._telling, ended=ended)
+    turns.say("One two three.")
+    await turns.flush()
+    await turns.wait()
+    assert listener.told == ["audio 1", "flushed 1", "Done 1", "audio 2", "flushed 2", "Done 2"]
+    turns.say("Six.")
+    await turns.clear()
+    assert listener.told[6:] == ["Cancelled 3"]
+    assert gateway.idle
+
+
+@on_gateway()
+async def test_a_speed_holds_from_the_next_segment_on(gateway: Running) -> None:
+    turns = Listener(gateway).turns
+    turns.say("One two. Three")
+    while not gateway.engine.requests:
+        await asyncio.sleep(0.01)
+    turns.speed(1.5)
+    turns.say(" four.")
+    await turns.flush()
+    await turns.wait()
+    turns.say("Five.")
+    await turns.flush()
+    await turns.wait()
+    assert [request.speed for request in gateway.engine.requests] == [1.0, 1.5, 1.5]
