@@ -38,6 +38,7 @@ ROUTE_MODULES = (
     "gateway.dialects.models",
     "gateway.dialects.openai",
     "gateway.dialects.deepgram",
+    "gateway.dialects.deepgram_v2",
     "gateway.dialects.vapi",
     "gateway.dialects.jambonz",
     "gateway.media",

@@ -11,6 +11,7 @@ flush that comes long after the last text, in the midst of the audio, with the c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from aiohttp import WSCloseCode, web
@@ -69,15 +70,17 @@ class Connection:
         options = replace(
             base_options(services, principal), voice=voice.id, format=params.format, speed=params.speed
         )
-        telling = Telling(self._audio, self._flushed, self._failed)
         self._turns = Turns(
-            services, telling, dialect="deepgram", principal=principal, options=options, voice=voice
+            services, self._telling(), dialect="deepgram", principal=principal, options=options, voice=voice
         )
         self._ident = request_id(socket.request)
         self._sequence = 0
         self._before = ""
         """Type of the message before."""
         self._closing = False
+
+    def _telling(self) -> Telling:
+        return Telling(self._audio, self._flushed, self._failed)
 
     async def run(self) -> None:
         """Serve until the client goes."""
@@ -129,9 +132,9 @@ class Connection:
         self._turns.end()
         self._services.spawn(self._finish(), name="deepgram close")
 
-    async def _finish(self) -> None:
+    async def _finish(self, code: int = WSCloseCode.OK, reason: str = "") -> None:
         await self._turns.wait()
-        await self._socket.close(WSCloseCode.OK)
+        await self._socket.close(code, reason)
 
     def _leaving(self, turn: Turn) -> bool:
         return (
@@ -157,8 +160,7 @@ class Connection:
 
     async def _drain(self) -> None:
         await self._services.draining.wait()
-        await self._turns.wait()
-        await self._socket.close(WSCloseCode.SERVICE_RESTART, "restarting")
+        await self._finish(WSCloseCode.SERVICE_RESTART, "restarting")
 
 
 async def websocket(request: web.Request) -> web.StreamResponse:
@@ -175,9 +177,14 @@ async def websocket(request: web.Request) -> web.StreamResponse:
 
 async def speak(request: web.Request) -> web.StreamResponse:
     """``POST /v1/speak``: the audio as the body, as it is made; errors come before the first byte."""
+    return await download(request, wire.params_of)
+
+
+async def download(request: web.Request, params_of: Callable[..., wire.Params]) -> web.StreamResponse:
+    """Speak the text of a request; ``params_of`` reads its query."""
     services = services_of(request)
     principal = await authenticate(request)
-    params = wire.params_of(request.query, file=True)
+    params = params_of(request.query, file=True)
     text = wire.body_of(await read_body(request))
     if len(text) > services.settings.max_context_chars:
         raise TextTooLong(f"text has at most {services.settings.max_context_chars} characters", field="text")

@@ -118,7 +118,7 @@ def params_of(query: Mapping[str, str], *, file: bool = False) -> Params:
     except UnsupportedFormat as error:
         raise UnsupportedFormat(error.message, field="sample_rate") from None
     low, high = SPEEDS
-    speed = _number(query, "speed", 1.0)
+    speed = number(query, "speed", 1.0)
     if not low <= speed <= high:
         raise BadRequest(f"speed must be from {low} to {high}", field="speed")
     bitrate = _whole(query, "bit_rate", 0) if file else 0
@@ -134,7 +134,8 @@ def _whole(query: Mapping[str, str], name: str, default: int) -> int:
     return int(value)
 
 
-def _number(query: Mapping[str, str], name: str, default: float) -> float:
+def number(query: Mapping[str, str], name: str, default: float) -> float:
+    """A parameter that is a number. Raises BadRequest."""
     try:
         return float(query.get(name) or default)
     except ValueError:
@@ -193,13 +194,13 @@ def cleared(sequence: int) -> str:
 
 def warning(error: VoxwireError) -> str:
     """A message that was not taken. The SDK reads the first two fields, LiveKit and pipecat the last two."""
-    words = _said(error)
+    words = said(error)
     return _json(type="Warning", description=words, code=error.code, warn_code=error.code, warn_msg=words)
 
 
 def failure(error: VoxwireError, request_id: str) -> str:
     """What was asked could not be spoken, or no further."""
-    words = _said(error)
+    words = said(error)
     return _json(
         type="Error", description=words, message=words, code=error.code, err_code=error.code, err_msg=words,
         request_id=request_id,
@@ -208,8 +209,9 @@ def failure(error: VoxwireError, request_id: str) -> str:
 
 def error_fields(error: VoxwireError, request_id: str) -> dict[str, Any]:
     """An HTTP error."""
-    return {"err_code": error.code.upper(), "err_msg": _said(error), "request_id": request_id}
+    return {"err_code": error.code.upper(), "err_msg": said(error), "request_id": request_id}
 
 
-def _said(error: VoxwireError) -> str:
+def said(error: VoxwireError) -> str:
+    """What an error says, with the field at fault."""
     return f"{error.field}: {error.message}" if error.field else error.message

@@ -55,6 +55,12 @@ class DeepgramClient:
             return "close"
         told = json.loads(message.data)
         kind: str = told["type"]
+        self.check(kind, told)
+        self.order.append((kind, told))
+        return kind
+
+    def check(self, kind: str, told: dict[str, Any]) -> None:
+        """Whether this message may come now."""
         assert kind in KINDS
         if kind in {"Flushed", "Cleared"}:
             before = [said["sequence_id"] for name, said in self.order if name in {"Flushed", "Cleared"}]
@@ -62,8 +68,6 @@ class DeepgramClient:
         if kind in {"Warning", "Error"}:
             assert told["description"]
             assert told["code"]
-        self.order.append((kind, told))
-        return kind
 
     async def until(self, kind: str) -> Any:
         """Read until a message of this type; its content."""
