@@ -77,7 +77,7 @@ class CharacterClock:
         start, end = (round(sample * 1000 / self._rate) for sample in (start_sample, end_sample))
         chars: list[str] = []
         starts: list[int] = []
-        while self._waiting and self._waiting[0][1] < end:
+        while self._waiting and self._begins(end):
             char, at = self._waiting.popleft()
             chars.append(char)
             starts.append(max(at, start))
@@ -88,6 +88,11 @@ class CharacterClock:
         durations = [after - at for at, after in zip(starts, [*starts[1:], end], strict=True)]
         base = 0 if self._absolute else start
         return Slice(tuple(chars), tuple(at - base for at in starts), tuple(durations))
+
+    def _begins(self, end: int) -> bool:
+        """Whether the next character belongs to audio that ends then; a blank goes with what it ends."""
+        char, at = self._waiting[0]
+        return at < end or (at == end and char.isspace())
 
     def rest(self, text: str, end_sample: int) -> Slice | None:
         """At the end: what is left of the text, at an instant; None for nothing."""

@@ -46,6 +46,12 @@ def test_absolute_times_count_from_the_start_of_the_context() -> None:
     assert clock.take(800, 8000) == Slice(("a", "b"), (500, 600), (100, 400))
 
 
+def test_a_blank_at_the_very_end_is_told_with_its_word() -> None:
+    clock = CharacterClock(RATE)
+    clock.add((word("ab", 0.0, 0.2, 0),), "ab cd")
+    assert clock.take(0, 1600) == Slice(("a", "b", " "), (0, 100, 200), (100, 100, 0))
+
+
 def test_what_is_not_spoken_belongs_to_its_neighbours_or_the_end() -> None:
     text = "**ab** 😀 c 😀!"
     clock = CharacterClock(RATE)

@@ -106,8 +106,9 @@ async def _fuzzed(script: list[tuple[Any, ...]], ending: str, query: str, folder
         gateway = await open_gateway(stack, folder, clock=virtual.clock, messages_per_s=100_000)
         turn = {"filled": "sync" not in query}
         fuzzed = await stack.enter_async_context(eleven_client(gateway, query=PCM + query, turn=turn))
-        other = await stack.enter_async_context(eleven_client(gateway, query=PCM + "&inactivity_timeout=180"))
-        await other.say("steady", STEADY, flush=True)
+        other = await stack.enter_async_context(eleven_client(gateway))
+        await other.say("steady", STEADY)
+        await other.finish("steady")
         tasks = [asyncio.ensure_future(client.close_code()) for client in (fuzzed, other)]
         await _script(gateway, fuzzed, script)
         await _finish(fuzzed, ending)
@@ -115,8 +116,6 @@ async def _fuzzed(script: list[tuple[Any, ...]], ending: str, query: str, folder
         crashed = any(step[0] == "crash" for step in script)
         if not crashed:  # a crash of the engine is nobody's fault, and everybody's
             steady = other.transcript.turns["steady"]
-            if steady.end is None:
-                await other.finish("steady")
             while steady.end is None:
                 await asyncio.sleep(1)
             assert steady.chars == STEADY
