@@ -4,7 +4,9 @@ Random weights of the published sizes (513 million numbers), which cost the same
 tokens and draws with temperature and penalty. A step gives every stream one frame, 46.4 ms of sound; only
 steps in which all streams took part are counted. The plain loop serves one stream. "Forward" is the model and
 its heads alone, timed in the worker; what a step takes more is sampling and scheduling. The
-codec is left out. Best alone on the machine; takes about eight minutes.
+codec is left out, and both compute on all cores; ``--threads`` gives them fewer, as the gateway does, which
+leaves a core to the codec. Alone on the machine, or with one core free for others: threads that wait for each
+other make any load look many times worse. Takes about eight minutes.
 """
 
 from __future__ import annotations
@@ -46,10 +48,14 @@ def request(name: str, frames: int, seed: int = 0) -> FrameRequest:
     return FrameRequest(name, ids, None, sampling)
 
 
-def loop_ms(checkpoint: Any, dtype: str, frames: int) -> float:
-    """Return the plain loop's median ms a frame."""
+def loop_ms(checkpoint: Any, dtype: str, frames: int, threads: int | None = None) -> float:
+    """Return the plain loop's median ms a frame, on so many threads."""
+    import torch
+
     from tts_core.gepard.reference import ReferenceModel
 
+    if threads is not None:
+        torch.set_num_threads(threads)
     model = ReferenceModel.load(checkpoint, dtype)
     for _ in model.frames(request("warm", 4)):
         pass
@@ -83,11 +89,19 @@ async def engine_ms(model: Any, count: int, frames: int) -> tuple[float, float, 
     return statistics.median(seen), statistics.median(steps), statistics.median(forward)
 
 
-async def measure(report: Report, checkpoint: Any, dtype: str, *, compiled: bool, counts: list[int]) -> None:
+async def measure(
+    report: Report,
+    checkpoint: Any,
+    dtype: str,
+    *,
+    compiled: bool,
+    counts: list[int],
+    threads: int | None = None,
+) -> None:
     """Measure one number type and fill the report; bfloat16 carries the goals."""
     from tts_core.gepard.vllm_model import VllmModel
 
-    loop = loop_ms(checkpoint, dtype, LOOP_FRAMES)
+    loop = loop_ms(checkpoint, dtype, LOOP_FRAMES, threads)
     model = VllmModel(
         checkpoint,
         dtype=dtype,
@@ -95,6 +109,7 @@ async def measure(report: Report, checkpoint: Any, dtype: str, *, compiled: bool
         max_frames=max(FRAMES.values()),
         max_context=0,
         compiled=compiled,
+        threads=threads,
         first_timeout_s=120.0,
         step_timeout_s=60.0,
         arguments={
@@ -128,11 +143,12 @@ async def measure(report: Report, checkpoint: Any, dtype: str, *, compiled: bool
 
 
 def main(argv: list[str]) -> int:
-    """Run the bench: ``[--eager] [--size tiny] [--dtype bfloat16|float32]``."""
+    """Run the bench: ``[--eager] [--size tiny] [--dtype bfloat16|float32] [--threads N]``."""
     options = argparse.ArgumentParser(prog="python -m tests.bench gepard")
     options.add_argument("--eager", action="store_true", help="do not compile the model")
     options.add_argument("--size", choices=("tiny", "full"), default="full", help="tiny: to try the bench")
     options.add_argument("--dtype", choices=("bfloat16", "float32"), action="append")
+    options.add_argument("--threads", type=int, help="of the model and of the plain loop; all cores without")
     asked = options.parse_args(argv)
     if find_spec("vllm") is None:
         python = str(ROOT / MODEL_ENV / "bin" / "python")
@@ -145,7 +161,16 @@ def main(argv: list[str]) -> int:
         path = make_tiny(Path(folder) / "model", size=asked.size, dtype="bfloat16")
         checkpoint = Checkpoint.open(path)
         for dtype in asked.dtype or ("bfloat16", "float32"):
-            asyncio.run(measure(report, checkpoint, dtype, compiled=not asked.eager, counts=list(FRAMES)))
+            asyncio.run(
+                measure(
+                    report,
+                    checkpoint,
+                    dtype,
+                    compiled=not asked.eager,
+                    counts=list(FRAMES),
+                    threads=asked.threads,
+                )
+            )
     return report.finish()
 
 
