@@ -113,7 +113,7 @@ class Context:
         self._backlog: deque[_Step] = deque()
         self._pending_characters = 0
         self._flushes = 0
-        self._words: list[Word] = []
+        self._words: dict[tuple[int, int], Word] = {}
 
     # What the client does
 
@@ -211,8 +211,9 @@ class Context:
         return work
 
     def spoke(self, words: tuple[Word, ...]) -> None:
-        """Remember words sent to the listener."""
-        self._words.extend(words)
+        """Remember words told to the listener, in order; of one that comes again, the times are known now."""
+        for word in words:
+            self._words[word.text_start, word.text_end] = word
 
     def heard(self, samples: int) -> Heard:
         """What a listener at ``samples`` (output rate) has heard.
@@ -221,7 +222,7 @@ class Context:
         """
         rate = self.options.format.rate
         cut = 0
-        for word in self._words:
+        for word in self._words.values():
             if (word.start + word.end) / 2 * rate > samples + 0.5 or samples <= 0:
                 break
             cut = word.text_end

@@ -45,7 +45,8 @@ class Word:
     """A word as the client sent it.
 
     ``text_start``/``text_end``: offsets in everything the client sent to this context. ``start``/``end``:
-    seconds from the first sample of the context's audio.
+    seconds from the first sample of the context's audio. Of a word that is spoken as several, as "$5.30" is,
+    ``end`` may be an estimate, since it is told before all of it was made; the next word starts no earlier.
     """
 
     text: str

@@ -19,6 +19,7 @@ import numpy as np
 from telephony.dsp.level import leading_silence
 from tts_core.engine import EngineInfo, Samples, SpeechChunk, SpeechRequest
 from tts_core.errors import ContextIdle, LegClosed, VoxwireError
+from tts_core.text.normaliser import as_written
 from tts_core.text.segment import Segment, Utterance
 
 from .context import Context, ContextOptions, FlushMark, State, Work
@@ -175,6 +176,7 @@ class ContextRunner:
         self._stage = OutputStage(speech.info.native_rate, context.options.format, marks)
         self._wake = asyncio.Event()
         self._native = 0  # native samples spoken in this context, pauses included
+        self._aligner: WordAligner | None = None  # of the latest utterance
         self._seq = 0
         self._segment = 0
         self._gap_s = 0.0
@@ -362,7 +364,10 @@ class ContextRunner:
             self._admission.leave()
 
     async def _speak(self, work: Work, segment: Segment) -> None:
-        utterance = await self._speech.normaliser.normalise(segment)
+        if self.options.text.normalise:
+            utterance = await self._speech.normaliser.normalise(segment)
+        else:
+            utterance = as_written(segment)
         conditioning = None
         if utterance.text and self._conditioning is not None:
             conditioning = await self._conditioning()
@@ -379,18 +384,18 @@ class ContextRunner:
             return
         self.context.stats.segments += 1
         rate = self._speech.info.native_rate
-        aligner = WordAligner(utterance, rate, self._native / rate)
+        request = self._request(segment, utterance, conditioning)
+        aligner = WordAligner(utterance, rate, self._native, speed=request.speed, before=self._aligner)
+        self._aligner = aligner
         volume = self.options.volume * segment.volume
         spoken = 0
-        async with aclosing(self._chunks(self._request(segment, utterance, conditioning))) as chunks:
+        async with aclosing(self._chunks(request)) as chunks:
             async for chunk in chunks:
-                words = aligner.add(chunk.words)
                 spoken += len(chunk.pcm)
-                if chunk.last:
-                    words += aligner.finish(spoken)
-                if words:
-                    self.context.spoke(words)
-                    await self._sink(Words(self.context.id, words))
+                words = aligner.add(chunk.words, spoken, last=chunk.last)
+                self.context.spoke(words.known)
+                if words.told:
+                    await self._sink(Words(self.context.id, words.told))
                 pcm = chunk.pcm
                 if self.context.stats.leading_silence < 0 and len(pcm):
                     silent = self._native / rate + leading_silence(pcm, rate)
