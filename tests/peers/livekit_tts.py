@@ -1,8 +1,8 @@
 """LiveKit's unmodified plugins against a gateway; run in the ``livekit`` environment.
 
-Arguments: gateway address, plugin (cartesia, deepgram, elevenlabs, openai), mode (turn, schedule, interrupt,
-pause, reuse, whole, mp3). In ``reuse`` the plugin's socket rests between two turns, until a line can be read.
-Prints one JSON object.
+Arguments: gateway address, plugin (cartesia, deepgram, deepgram-flux, elevenlabs, openai), mode (turn,
+schedule, interrupt, pause, reuse, whole, mp3). In ``reuse`` the plugin's socket rests between two turns,
+until a line can be read. Prints one JSON object.
 """
 
 import asyncio
@@ -50,6 +50,10 @@ def plugin(name: str, url: str, mode: str, http: aiohttp.ClientSession) -> Any:
             base_url=url + "/v1/speak",
             sample_rate=24000,
             http_session=http,
+        )
+    if name == "deepgram-flux":
+        return deepgram.TTSv2(
+            model="flux-alexis-en", api_key="any", base_url=url + "/v2/speak", http_session=http
         )
     if name == "elevenlabs":
         options: dict[str, Any] = {"auto_mode": False, "chunk_length_schedule": [50, 80, 120]}

@@ -1,7 +1,7 @@
 """pipecat's unmodified speech services against a gateway; run in the ``pipecat`` environment.
 
-Arguments: gateway address, service (cartesia, deepgram, openai), mode (sentence, token, interrupt, late).
-Prints one JSON object.
+Arguments: gateway address, service (cartesia, deepgram, deepgram-flux, openai), mode (sentence, token,
+interrupt, late). Prints one JSON object.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from pipecat.frames.frames import (  # noqa: E402
 )
 from pipecat.pipeline.worker import PipelineParams  # noqa: E402
 from pipecat.services.cartesia.tts import CartesiaTTSService  # noqa: E402
+from pipecat.services.deepgram.flux.tts import DeepgramFluxTTSService  # noqa: E402
 from pipecat.services.deepgram.tts import DeepgramTTSService  # noqa: E402
 from pipecat.services.openai.tts import OpenAITTSService  # noqa: E402
 from pipecat.services.tts_service import TextAggregationMode  # noqa: E402
@@ -52,6 +53,15 @@ def service_of(name: str, url: str, options: dict[str, Any]) -> tuple[Any, int]:
         voice = DeepgramTTSService.Settings(voice="aura-2-thalia-en")
         return (
             DeepgramTTSService(api_key="any", base_url=socket, sample_rate=24000, settings=voice, **options),
+            24000,
+        )
+    if name == "deepgram-flux":
+        flux = DeepgramFluxTTSService.Settings(voice="flux-alexis-en")
+        aggregation = {"text_aggregation_mode": TextAggregationMode.SENTENCE, **options}
+        return (
+            DeepgramFluxTTSService(
+                api_key="any", url=socket + "/v2/speak", sample_rate=24000, settings=flux, **aggregation
+            ),
             24000,
         )
     if name == "openai":
