@@ -129,6 +129,7 @@ def measure(model: Path) -> Report:
                 f"window of {LEFT_CONTEXT}, torch": per_frame["window"],
                 nemo_name: theirs["ms"][str(chunk)] / chunk,
             },
+            headline=True,
         )
     for chunk in BATCH_CHUNKS:
         took = least(

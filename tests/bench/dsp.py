@@ -134,6 +134,7 @@ def main(argv: list[str]) -> int:
             f"{label}: streams per core, batched by {BATCH}",
             batched[-1],
             peers=soxr_streams | {name: FRAME_MS * 1000 / peer["resample_us"]},
+            headline=True,
         )
         report.figure(
             f"{label}: streams per core, one at a time, 20 ms chunks",
@@ -145,7 +146,11 @@ def main(argv: list[str]) -> int:
             streams_per_core(ours_gather(rate, 50), 50),
         )
         report.figure(
-            f"{label}: mean lag, batched", ours[0], "ms", peers={who: lag[0] for who, lag in lags.items()}
+            f"{label}: mean lag, batched",
+            ours[0],
+            "ms",
+            peers={who: lag[0] for who, lag in lags.items()},
+            headline=True,
         )
         report.figure(
             f"{label}: most lag, batched", ours[2], "ms", peers={w: lag[2] for w, lag in lags.items()}

@@ -126,7 +126,9 @@ async def measure(
         for count in counts:
             step, period, forward = await engine_ms(model, count, FRAMES[count])
             speedup = loop * count / step
-            report.figure(f"{dtype}: a step of {count}", step, "ms", peers={"plain loop": loop})
+            report.figure(
+                f"{dtype}: a step of {count}", step, "ms", peers={"plain loop": loop}, headline=True
+            )
             report.figure(f"{dtype}: throughput of {count}", speedup, "x loop", peers={"plain loop": 1.0})
             report.figure(f"{dtype}: real-time factor of {count}", step / FRAME_MS, "")
             overhead = period / forward - 1

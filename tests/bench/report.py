@@ -83,9 +83,12 @@ class Report:
         unit: str = "",
         *,
         peers: Mapping[str, float | str | None] | None = None,
+        headline: bool = False,
     ) -> None:
-        """Add a figure of ours, with each peer's figure for the same thing."""
+        """Add a figure of ours, with each peer's figure for the same thing; a ``headline`` is in the README."""
         self.figures[name] = {"value": value, "unit": unit, "peers": dict(peers or {})}
+        if headline:
+            self.figures[name]["headline"] = True
 
     def goal(self, name: str, value: float, goal: str) -> bool:
         """Add a goal such as ``">= 5000"`` and say whether ``value`` meets it."""
@@ -119,7 +122,7 @@ class Report:
 def markdown(results: Iterable[Mapping[str, Any]], machine: str) -> str:
     """Return the README's table for the parsed last lines of several benches.
 
-    A figure is in it if it has a goal or a peer beside it; the commands print the others.
+    A figure is in it if it has a goal or is a headline; the commands print the others.
     """
     lines = [
         f"Measured on {machine}, ours and the peers' in the same run; each command prints more.",
@@ -132,14 +135,13 @@ def markdown(results: Iterable[Mapping[str, Any]], machine: str) -> str:
         rows = [
             (name, figure["value"], figure["unit"], figure["peers"])
             for name, figure in result["figures"].items()
+            if name in goals or figure.get("headline")
         ]
         rows += [
             (name, goal["value"], "", {}) for name, goal in goals.items() if name not in result["figures"]
         ]
         for name, value, unit, peers in rows:
             goal = goals.get(name)
-            if goal is None and not any(theirs is not None for theirs in peers.values()):
-                continue
             aim = "" if goal is None else goal["goal"] + ("" if goal["ok"] else " (missed)")
             others = "; ".join(
                 f"{peer} {number(theirs)}" for peer, theirs in peers.items() if theirs is not None

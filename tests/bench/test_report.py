@@ -54,9 +54,13 @@ def test_the_last_line_is_the_object(capsys: pytest.CaptureFixture[str]) -> None
 def test_the_readme_block_is_replaced_and_nothing_else() -> None:
     report = Report("example")
     report.figure("speed", 2, "m/s", peers={"a": 1, "b": None})
+    report.figure("weight", 7, "kg", peers={"a": 9}, headline=True)
+    report.figure("colour", "red", peers={"a": "blue"})
     report.goal("speed", 2, ">= 3")
     block = markdown([json.loads(report.line())], "2 cores")
     assert "| `python -m tests.bench example` | speed | 2 m/s | >= 3 (missed) | a 1 |" in block
+    assert "| `python -m tests.bench example` | weight | 7 kg |  | a 9 |" in block
+    assert "colour" not in block
     readme = "# Top\n\n<!-- bench -->\nold\n<!-- /bench -->\n\nEnd\n"
     once = rewrite(readme, block)
     assert once == f"# Top\n\n<!-- bench -->\n{block}\n<!-- /bench -->\n\nEnd\n"

@@ -248,6 +248,7 @@ def main(argv: list[str]) -> int:
                 ms(OURS, words, paced, percent),
                 "ms",
                 peers={name: ms(name, words, paced, percent) for name in (ENGINE, HTTP, WYOMING)},
+                headline=percent == 50,
             )
     report.figure("machine's load before the run", load)
     twelve = float(np.median(times[OURS, 12, False]))

@@ -414,7 +414,7 @@ def main(argv: list[str]) -> int:
     )
     report = Report("twilio")
     for name, (value, peer) in parts.items():
-        report.figure(name, value, "us a frame", peers={"soxr VHQ, json.dumps": peer})
+        report.figure(name, value, "us a frame", peers={"soxr VHQ, json.dumps": peer}, headline=True)
     for run in runs:
         report.figure(f"lateness p99, {run['calls']} calls", run["p99"], "ms")
         report.figure(f"whole path, {run['calls']} calls", run["us"], "us a frame")
