@@ -11,6 +11,7 @@ Sources: protocols.md 0 and 1.3. What clients rely on beyond the vendor's refere
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -28,7 +29,7 @@ from sessions.context import MAX_ID
 from sessions.events import TERMINAL, Audio, AudioFormat, Cancelled, Done, Event, Failed, Flushed, Words
 from sessions.principal import Principal
 from sessions.runner import ContextRunner
-from sessions.session import Session
+from sessions.session import REMEMBERED, Session
 from tts_core.errors import BadRequest, LegClosed, UnknownVoice, VoxwireError
 
 from . import cartesia_lists as lists
@@ -74,6 +75,8 @@ class Connection:
         self.contexts: Session[CartesiaContext] = Session(
             principal.tenant, max_contexts=services.settings.max_contexts_per_socket
         )
+        self._refused: deque[str] = deque(maxlen=REMEMBERED)
+        """Told an error instead of being opened: their end, which may be under way, is no news."""
 
     async def run(self) -> None:
         """Serve until the client goes."""
@@ -109,6 +112,8 @@ class Connection:
             self._services.metrics.refused(error.code)
             known = context_id if context_id is not None and len(context_id) <= MAX_ID else None
             # One that lives on takes no harm from a bad message, and its own end is still to come.
+            if known is not None and known not in self.contexts and known not in self._refused:
+                self._refused.append(known)
             words = wire.Wording(known).error(
                 error, request_id(self._socket.request), done=known not in self.contexts
             )
@@ -146,7 +151,11 @@ class Connection:
         """Open a context and say the message, unless it must not open one."""
         if not (request.transcript or "").strip():
             # Empty text opens nothing (protocols.md R8): a late end is ignored, a turn without text is over.
-            if self.contexts.ended(context_id) is None and not request.continue_:
+            if request.continue_ or self.contexts.ended(context_id) is not None:
+                return
+            if context_id in self._refused:
+                self._refused.remove(context_id)
+            else:
                 await self._socket.send(wire.Wording(context_id).done())
             return
         self.contexts.may_open(context_id)
@@ -178,6 +187,8 @@ class Connection:
         context.last_sent = self._services.clock()
         self._say(context, request)  # before it is open: a text that is refused opens nothing
         self.contexts.open(context_id, context)
+        if context_id in self._refused:
+            self._refused.remove(context_id)
         context.runner.start()
 
     def _check_same(self, context: CartesiaContext, request: wire.Request) -> None:
