@@ -49,7 +49,7 @@ ROUTE_MODULES = (
 )
 """Modules with a ``routes(services)``; one that is not installed is left out."""
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+OPEN_PATHS = frozenset({"/healthz", "/health", "/readyz"})
 """Asked by probes, which use any host name."""
 
 MAX_LINE = 8190

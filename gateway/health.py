@@ -77,6 +77,7 @@ def routes(services: Services) -> list[web.RouteDef]:
     """The routes of this module."""
     return [
         web.get("/healthz", healthz),
+        web.get("/health", healthz),  # where clients of the model maker's own service look (protocols.md 0.1)
         web.get("/readyz", readyz),
         web.get("/metrics", metrics),
     ]

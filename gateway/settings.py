@@ -317,6 +317,7 @@ class Settings:
     max_body_bytes: int = _set(1 << 20, _whole(1024, 64 << 20), "a whole number from 1024 to 67108864")
     messages_per_s: int = _set(1000, _whole(1, 100_000), "a whole number from 1 to 100000")
     run_ahead_s: float = _set(3.0, _number(0.2, 30), "a number from 0.2 to 30")
+    lead_in_ms: int = _set(0, _whole(0, 200), "a whole number from 0 to 200 (silence before a turn)")
     resume_s: float = _set(30.0, _number(0, 600), "a number from 0 to 600")
     context_idle_s: float = _set(300.0, _number(5, 3600), "a number from 5 to 3600")
     socket_idle_s: float = _set(7200.0, _number(60, 86400), "a number from 60 to 86400")

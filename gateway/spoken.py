@@ -41,6 +41,7 @@ def base_options(services: Services, principal: Principal) -> ContextOptions:
         text=TextOptions(clean=settings.clean_text),
         idle_s=settings.context_idle_s,
         run_ahead_s=settings.run_ahead_s,
+        lead_in_ms=settings.lead_in_ms,
         max_characters=settings.max_context_chars,
         cache=principal.phrase_cache,
     )

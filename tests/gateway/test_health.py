@@ -19,6 +19,7 @@ KEY = "configured-key-of-test"
 
 async def test_alive_and_ready(gateway: Running) -> None:
     assert await ask(gateway, "/healthz") == (200, {"status": "alive"})
+    assert await ask(gateway, "/health") == (200, {"status": "alive"})
     status, body = await ask(gateway, "/readyz")
     assert (status, body["ready"], body["status"], body["reasons"]) == (200, True, "ready", [])
     assert body["store"] == {"driver": "memory", "state": "ok"}
