@@ -29,7 +29,7 @@ def check_times(words: list[list[Any]], seconds: float) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sentence", "token"])
-def test_pipecat_speaks_a_turn(gateway: GatewayProcess, mode: str) -> None:
+def test_pipecat_speaks_a_turn_fact_2(gateway: GatewayProcess, mode: str) -> None:
     result = drive(gateway, "pipecat", "pipecat_tts.py", "cartesia", mode)
     assert result["errors"] == []
     assert " ".join(word for word, _ in result["words"]) == SENTENCES

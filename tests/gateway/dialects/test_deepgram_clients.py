@@ -41,7 +41,7 @@ def test_the_sdk_speaks_clears_and_downloads(gateway: GatewayProcess) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sentence", "token"])
-def test_pipecat_speaks_a_turn(gateway: GatewayProcess, mode: str) -> None:
+def test_pipecat_speaks_a_turn_fact_2(gateway: GatewayProcess, mode: str) -> None:
     result = drive(gateway, "pipecat", "pipecat_tts.py", "deepgram", mode)
     assert result["errors"] == []
     assert "".join(word for word, _ in result["words"]).replace(" ", "") == SENTENCES.replace(" ", "")

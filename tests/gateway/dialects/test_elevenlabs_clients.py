@@ -119,7 +119,7 @@ async def left(gateway: Running) -> None:
 
 
 @pytest.mark.parametrize("mode", ["sentence", "token"])
-async def test_pipecat_speaks_a_turn(start_gateway: Start, made: Made, mode: str) -> None:
+async def test_pipecat_speaks_a_turn_fact_2(start_gateway: Start, made: Made, mode: str) -> None:
     gateway = await start_gateway(voice_aliases=ALIASES)
     result = await drive(gateway, "pipecat", mode)
     (audio,) = made.audio.values()

@@ -31,7 +31,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_cartesia_speaks_deltas_cancels_and_downloads(said: dict[str, Any]) -> None:
+def test_cartesia_speaks_deltas_cancels_and_downloads_fact_3(said: dict[str, Any]) -> None:
     got = said["cartesia"]
     assert 4.0 < audible(got["turn"]["audio"]) < 8.0
     assert " ".join(got["turn"]["words"]) == SENTENCES
@@ -42,7 +42,7 @@ def test_cartesia_speaks_deltas_cancels_and_downloads(said: dict[str, Any]) -> N
 
 
 @pytest.mark.slow
-def test_elevenlabs_streams_times_and_downloads(said: dict[str, Any]) -> None:
+def test_elevenlabs_streams_times_and_downloads_fact_3(said: dict[str, Any]) -> None:
     got = said["elevenlabs"]
     assert 4.0 < audible(got["stream"]) < 8.0
     assert 4.0 < audible(got["timed"]) < 8.0

@@ -42,7 +42,7 @@ def test_the_sdk_speaks_chunked_and_by_events_and_in_files(gateway: GatewayProce
 
 
 @pytest.mark.slow
-def test_pipecat_speaks_a_turn_of_whole_sentences(gateway: GatewayProcess) -> None:
+def test_pipecat_speaks_a_turn_of_whole_sentences_fact_2(gateway: GatewayProcess) -> None:
     result = drive(gateway, "pipecat", "pipecat_tts.py", "openai", "sentence")
     assert result["errors"] == []
     assert " ".join(word for word, _ in result["words"]) == SENTENCES
