@@ -201,7 +201,7 @@ class Socket(Talker):
         assert self.ws is not None
         transport = self.ws.get_extra_info("socket")
         assert transport is not None
-        self.ws._response.close()  # type: ignore[attr-defined] - no close frame: as a network that fails
+        self.ws._response.close()  # no close frame: as a network that fails
         self.ws = None
 
     async def close(self) -> None:

@@ -85,7 +85,7 @@ class Report:
         peers: Mapping[str, float | str | None] | None = None,
         headline: bool = False,
     ) -> None:
-        """Add a figure of ours, with each peer's figure for the same thing; a ``headline`` is in the README."""
+        """Add a figure of ours, with each peer's for the same thing; a ``headline`` is in the README."""
         self.figures[name] = {"value": value, "unit": unit, "peers": dict(peers or {})}
         if headline:
             self.figures[name]["headline"] = True
