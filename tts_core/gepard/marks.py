@@ -61,6 +61,7 @@ class Marks:
         self._words = [match.span() for match in _WORD.finditer(text)]
         self._pace = pace
         self._given = 0
+        self._at = 0.0  # where the next word begins, as far as one can tell
         self._clock = 0  # no word begins before this sample
 
     def upto(self, end: int, made: int) -> tuple[WordMark, ...]:
@@ -71,21 +72,25 @@ class Marks:
             made: samples that are sure to come in all, at least ``end``.
         """
         out: list[WordMark] = []
-        at = float(self._clock)
         for start, stop in self._words[self._given :]:
-            after = at + (stop - start + 1) * self._pace
+            at, after = self._at, self._at + (stop - start + 1) * self._pace
             # Words whose end is sure can be told ahead; others not before their beginning is there.
             if at >= end and after > made:
                 break
             out.append(self._mark(start, stop, int(at), min(int(after), made)))
-            at = after
+            # A mark may be cut short by the sound that there is; the word is not.
+            self._at = after
         return tuple(out)
 
-    def finish(self, total: int) -> tuple[WordMark, ...]:
-        """The words that are left, over what is left of ``total`` samples."""
+    def finish(self, begin: int, total: int) -> tuple[WordMark, ...]:
+        """The words that are left, over what is left of ``total`` samples; ``begin``: where the last chunk does.
+
+        If they came sooner than was thought they take what they need, but nothing of the chunks before.
+        """
         left = self._words[self._given :]
         whole = sum(stop - start + 1 for start, stop in left)
-        begin, said = min(self._clock, total), 0
+        begin = min(total, max(begin, self._clock, int(min(self._at, total - whole * self._pace))))
+        said = 0
         out: list[WordMark] = []
         for start, stop in left:
             at = begin + (total - begin) * said // whole

@@ -251,7 +251,7 @@ class Take:
         start, end = self._samples, self._samples + len(pcm)
         self._promised = len(self.frames)
         sure = self._promised * fsq.SAMPLES_PER_FRAME - self._silence.dropped
-        words = self._marks.finish(end) if last else self._marks.upto(end, max(end, sure))
+        words = self._marks.finish(start, end) if last else self._marks.upto(end, max(end, sure))
         return SpeechChunk(pcm, start, words, last)
 
     def _give(self, chunk: SpeechChunk) -> SpeechChunk:

@@ -13,8 +13,16 @@ TEXT = "one three five"
 def test_words_are_placed_by_their_characters_at_the_voices_speed() -> None:
     marks = Marks(TEXT, 100.0)
     assert marks.upto(100, 100) == (WordMark(0, 3, 0, 100),)  # ends with the sound there is
-    assert marks.upto(1000, 1000) == (WordMark(4, 9, 100, 700), WordMark(10, 14, 700, 1000))
-    assert marks.finish(1400) == ()
+    assert marks.upto(300, 300) == ()  # it takes as long even so
+    assert marks.upto(1000, 1000) == (WordMark(4, 9, 400, 1000),)
+    assert marks.upto(1200, 1200) == (WordMark(10, 14, 1000, 1200),)
+    assert marks.finish(1200, 1400) == ()
+
+
+def test_words_keep_their_pace_however_small_the_chunks_are() -> None:
+    whole, frames = Marks(TEXT, 100.0), Marks(TEXT, 100.0)
+    begun = [mark.sample_start for end in range(10, 1500, 10) for mark in frames.upto(end, end)]
+    assert begun == [mark.sample_start for mark in whole.upto(1500, 1500)] == [0, 400, 1000]
 
 
 def test_a_word_whose_end_is_sure_is_told_ahead() -> None:
@@ -24,15 +32,25 @@ def test_a_word_whose_end_is_sure_is_told_ahead() -> None:
 
 
 def test_what_is_left_at_the_end_is_spread_over_what_is_left() -> None:
-    assert Marks(TEXT, 100.0).finish(1500) == (
+    assert Marks(TEXT, 100.0).finish(0, 1500) == (
         WordMark(0, 3, 0, 400),
         WordMark(4, 9, 400, 1000),
         WordMark(10, 14, 1000, 1500),
     )
 
 
+def test_a_voice_that_was_faster_than_thought_gives_what_is_left_its_time_back() -> None:
+    marks = Marks(TEXT, 100.0)
+    assert marks.upto(450, 450) == (WordMark(0, 3, 0, 400), WordMark(4, 9, 400, 450))
+    # "five" needs 500; it was expected at 1000, the sound ends at 900.
+    assert marks.finish(450, 900) == (WordMark(10, 14, 450, 900),)
+    marks = Marks(TEXT, 100.0)
+    marks.upto(450, 450)
+    assert marks.finish(450, 1200) == (WordMark(10, 14, 700, 1200),)
+
+
 def test_no_text_has_no_words() -> None:
-    assert Marks("  ", 100.0).upto(1 << 20, 1 << 20) == Marks("", 100.0).finish(5) == ()
+    assert Marks("  ", 100.0).upto(1 << 20, 1 << 20) == Marks("", 100.0).finish(0, 5) == ()
 
 
 def test_the_speed_of_a_voice_is_learned_and_the_oldest_forgotten() -> None:
@@ -72,7 +90,9 @@ def test_every_word_comes_once_in_order_without_overlap_within_the_sound(
         # With the chunk it begins in, at the latest.
         assert all(mark.sample_start >= before for mark in new)
         given_marks += new
-    given_marks += marks.finish(total)
+    new = marks.finish(at, total)
+    assert all(mark.sample_start >= at for mark in new)
+    given_marks += new
     assert [text[m.text_start : m.text_end] for m in given_marks] == text.split()
     clock = 0
     for mark in given_marks:
