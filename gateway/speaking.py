@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from sessions.context import Context, ContextOptions
@@ -165,6 +165,12 @@ class Speaking:
             raise UnknownVoice("there is no voice of this id; GET /v1/voices lists them", field="voice")
         return wanted
 
+    def _reads(self, voice: str) -> bool:
+        """Whether we put numbers and the like into words: we do so in English alone."""
+        info = self._services.engine.info
+        language = next((v.language for v in info.voices if v.id == voice), "en")
+        return info.text_form == "spoken" and language.partition("-")[0].lower() == "en"
+
     def runner(
         self,
         *,
@@ -193,6 +199,8 @@ class Speaking:
             services.refuse_if_draining()
         if has_text:
             services.scheduler.check()
+        if not self._reads(options.voice):
+            options = replace(options, text=replace(options.text, normalise=False))
         context = Context(context_id, options, services.clock)
         if playback is None:
             playback = PlaybackClock(options.format.rate, services.clock)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from telephony.dsp.pcm import decode
 from tests.peers.gateway import Running, on_gateway
 from tests.peers.native import native_client
 from tests.tone import PITCH, RATE, ToneEngine
-from tts_core.engine import Samples
+from tts_core.engine import Samples, VoiceInfo
 from tts_core.errors import Draining, Forbidden, LimitExceeded, StoreError, UnknownVoice
 
 ACME = Principal("acme", "k1")
@@ -432,3 +433,25 @@ async def test_nothing_is_marked_unless_asked_for(gateway: Running) -> None:
     assert np.array_equal(first, second)
     tone = ToneEngine.tone(len(first))
     assert np.abs(first - tone).max() < 1e-4
+
+
+class Polyglot(ToneEngine):
+    """Its first voice speaks German; it may read written text itself."""
+
+    def __init__(self, **changes: Any) -> None:
+        super().__init__()
+        voices = (VoiceInfo("de", "De", "de-DE"), VoiceInfo("en", "En", "en-GB"))
+        self.info = replace(self.info, voices=voices, **changes)
+
+
+@on_gateway(Polyglot)
+async def test_numbers_are_put_into_words_in_english_alone(gateway: Running) -> None:
+    for voice in ("de", "en"):
+        await Said(gateway, voice=Voice(voice)).say("It is 21.")
+    assert gateway.engine.spoken == ["It is 21.", "It is twenty one."]
+
+
+@on_gateway(lambda: Polyglot(text_form="written"))
+async def test_an_engine_that_reads_numbers_gets_them_as_written(gateway: Running) -> None:
+    await Said(gateway, voice=Voice("en")).say("It is 21.")
+    assert gateway.engine.spoken == ["It is 21."]

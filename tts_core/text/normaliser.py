@@ -19,7 +19,7 @@ from .library import Library
 from .prepass import spell_out
 from .segment import Segment, Utterance
 
-__all__ = ["Normaliser", "normalise_text", "spell_out"]
+__all__ = ["Normaliser", "as_written", "normalise_text", "spell_out"]
 
 WINDOW = 180
 """Characters normalised at once; longer segments are cut between words and the event loop runs in between."""
@@ -60,7 +60,7 @@ class Normaliser:
         """Spoken form of ``segment``. Never raises on any text; holds the event loop for at most a few ms."""
         text = segment.text
         if prepass.is_plain(text) and not segment.spell:
-            return _plain(segment)
+            return as_written(segment)
         pieces: list[tuple[int, str, list[Claim]]] = []
         for i, (start, end) in enumerate(_windows(text)):
             if i:
@@ -81,7 +81,7 @@ class Normaliser:
         """As ``normalise``, without the library."""
         text = segment.text
         if prepass.is_plain(text) and not segment.spell:
-            return _plain(segment)
+            return as_written(segment)
         return _utterance(
             segment,
             [
@@ -121,7 +121,8 @@ def _within(spell: Sequence[tuple[int, int]], start: int, end: int) -> list[tupl
     return [(max(a, start) - start, min(b, end) - start) for a, b in spell if a < end and b > start]
 
 
-def _plain(segment: Segment) -> Utterance:
+def as_written(segment: Segment) -> Utterance:
+    """``segment`` as it stands: for an engine that reads numbers itself, or in a language that we do not."""
     if not any(c.isalnum() for c in segment.text):
         return Utterance(segment, "", Alignment(()))
     return Utterance(segment, segment.text, segment.alignment)

@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tts_core.text.alignment import Alignment
-from tts_core.text.normaliser import EXPANSION, SLACK, WINDOW, Normaliser, normalise_text, spell_out
+from tts_core.text.normaliser import (
+    EXPANSION,
+    SLACK,
+    WINDOW,
+    Normaliser,
+    as_written,
+    normalise_text,
+    spell_out,
+)
 from tts_core.text.segment import Segment, Utterance
 
 TABLE = [
@@ -262,3 +270,10 @@ async def test_library_answers_what_is_only_guessed() -> None:
     finally:
         await normaliser.close()
     assert (await normaliser.normalise(seg)).text == guess
+
+
+def test_as_written_is_the_text_itself_unless_nothing_can_be_said() -> None:
+    whole = segment("Die Nummer ist 4215, 3 €.")
+    assert as_written(whole).text == whole.text
+    assert as_written(whole).alignment == whole.alignment
+    assert as_written(segment("... !")).text == ""
