@@ -13,6 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 _COMMAND = "import sys; from {module} import {function}; {function}(int(sys.argv[1]))"
+_FOREIGN = "import sys; sys.path.append(sys.argv[2]); " + _COMMAND[len("import sys; ") :]
+_ROOT = str(Path(__file__).parents[2])
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -27,6 +29,8 @@ class Program:
         start_s: seconds from the start to Ready before it is given up.
         threads: of the libraries for arithmetic (OpenMP, OpenBLAS, MKL); None leaves it to them.
         env: further environment variables; they win over ours.
+        python: another Python (3.11 or newer) to run it with. Its own packages come first; what is ours it
+            finds after them. Empty for the one that runs us.
     """
 
     name: str
@@ -34,14 +38,18 @@ class Program:
     start_s: float
     threads: int | None = 1
     env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    python: str = ""
 
     def environment(self) -> dict[str, str]:
         """Environment of the worker: ours without the gateway's settings, which may hold secrets."""
         made = {k: v for k, v in os.environ.items() if not k.startswith("VOXWIRE_")}
         if self.threads is not None:
             made.update(dict.fromkeys(_THREADS, str(self.threads)))
-        root = str(Path(__file__).parents[2])
-        made["PYTHONPATH"] = os.pathsep.join(p for p in (root, made.get("PYTHONPATH", "")) if p)
+        if self.python:
+            for name in ("PYTHONPATH", "PYTHONHOME"):
+                made.pop(name, None)
+        else:
+            made["PYTHONPATH"] = os.pathsep.join(p for p in (_ROOT, made.get("PYTHONPATH", "")) if p)
         made.update(self.env)
         return made
 
@@ -52,12 +60,12 @@ class Program:
             OSError: it cannot be started.
         """
         module, _, function = self.entry.partition(":")
-        command = _COMMAND.format(module=module, function=function)
+        command = (_FOREIGN if self.python else _COMMAND).format(module=module, function=function)
         with theirs:
             # A session of its own: the terminal's Ctrl-C reaches the gateway alone, which ends its workers;
             # and a group of its own, so that what the worker starts can be ended with it.
-            return subprocess.Popen(  # noqa: S603 - our own interpreter and code
-                [sys.executable, "-P", "-c", command, str(theirs.fileno())],
+            return subprocess.Popen(  # noqa: S603 - our own code, by an interpreter of the operator's choice
+                [self.python or sys.executable, "-P", "-c", command, str(theirs.fileno()), _ROOT],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),

@@ -1,4 +1,7 @@
-"""What the engine and its workers say to each other; see ``tts_core.child.frames`` for how."""
+"""What the engine and its workers say to each other.
+
+It is what all such engines say (``tts_core.pool.wire``), and what to load.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import msgspec
 
 from ..child.failure import Failed
 from ..child.frames import Language
+from ..pool.wire import Audio, Cancel, Done, Ready, Speak
 from .trim import Trim
 
 
@@ -27,49 +31,18 @@ class Configure(msgspec.Struct, tag="configure", frozen=True):
     durations: bool = True
 
 
-class Speak(msgspec.Struct, tag="speak", frozen=True):
-    """Speak ``text``; answered by Audio, perhaps Failed, and Done."""
-
-    id: int
-    text: str
-    voice: str
-    speed: float
-    seed: int | None
-
-
-class Cancel(msgspec.Struct, tag="cancel", frozen=True):
-    """Stop request ``id`` at the next step; answered by Done. An id that is over is ignored."""
-
-    id: int
-
-
-class Ready(msgspec.Struct, tag="ready", frozen=True):
-    """The worker is warm. ``audio_s`` were made in ``busy_s`` while warming up, for a first measure."""
-
-    audio_s: float
-    busy_s: float
-
-
-class Audio(msgspec.Struct, tag="audio", frozen=True):
-    """A block of request ``id`` from sample ``start`` on, with marks (text start, end, sample start, end).
-
-    Payload: its samples, float32.
-    """
-
-    id: int
-    start: int
-    last: bool
-    marks: tuple[tuple[int, int, int, int], ...]
-
-
-class Done(msgspec.Struct, tag="done", frozen=True):
-    """The worker is free again: ``audio_s`` seconds of audio were made in ``busy_s`` seconds of wall time."""
-
-    id: int
-    audio_s: float
-    busy_s: float
-
-
 Message = Configure | Speak | Cancel | Ready | Audio | Done | Failed
 
 LANGUAGE: Language[Message] = Language(Message)
+
+__all__ = [
+    "LANGUAGE",
+    "Audio",
+    "Cancel",
+    "Configure",
+    "Done",
+    "Message",
+    "Ready",
+    "Speak",
+    "VoiceFile",
+]

@@ -6,27 +6,21 @@ It opens no network connection: everything is read from files that were verified
 from __future__ import annotations
 
 import gc
-import logging
 import socket
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..child.failure import Failed
-from ..child.frames import FrameError, raw
-from ..child.serve import Channel, handshake, serve
-from ..errors import EngineError
+from ..child.serve import serve
+from ..pool.worker import PoolWorker
 from . import wire
 from .voices import assets, read_verified
 
 if TYPE_CHECKING:
     from .model import Acoustics
     from .speaker import Speaker
-
-log = logging.getLogger(__name__)
 
 WARM_UP = (
     "Okay.",
@@ -44,62 +38,18 @@ def main(fd: int) -> None:
     serve(fd, lambda sock: Worker(sock).run())
 
 
-class Worker:
+class Worker(PoolWorker[wire.Configure, wire.Message]):
     """The loop of one worker over a blocking socket."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self._channel = Channel(sock, wire.LANGUAGE)
-        self._cancelled = 0
-
-    def run(self) -> None:
-        """Load, then serve. Raises EOFError when the engine is gone."""
-        handshake(self._channel, wire.Configure, self._load, failure="the built-in voice could not be loaded")
-
-    def _load(self, configure: wire.Configure) -> tuple[wire.Ready, Callable[[], None]]:
-        speakers = load(configure)
-        audio_s, busy_s = warm_up(speakers)
-
-        def serving() -> None:
-            while True:
-                message, _ = self._channel.receive()
-                if isinstance(message, wire.Speak):
-                    self._speak(message, speakers[message.voice])
-
-        return wire.Ready(audio_s, busy_s), serving
-
-    def _speak(self, request: wire.Speak, speaker: Speaker) -> None:
         from .vocoder import RATE
 
-        started = time.perf_counter()
-        at = 0
+        super().__init__(sock, wire.LANGUAGE, wire.Configure, name="the built-in voice", rate=RATE)
 
-        def stop() -> bool:
-            return self._is_cancelled(request.id)
-
-        try:
-            block = None
-            for block in speaker.speak(request.text, request.speed, request.seed, stop):
-                self._channel.send(wire.Audio(request.id, at, block.last, block.marks), raw(block.pcm))
-                at += len(block.pcm)
-                if stop():
-                    break
-            if block is None and not stop():
-                self._channel.send(wire.Audio(request.id, 0, True, ()))
-        except (OSError, EOFError, FrameError):
-            raise
-        except Exception:
-            log.exception("request failed")
-            error = EngineError("the built-in voice failed on this text")
-            self._channel.send(Failed.of(request.id, error))
-        self._channel.send(wire.Done(request.id, at / RATE, time.perf_counter() - started))
-
-    def _is_cancelled(self, request: int) -> bool:
-        while self._channel.waiting():
-            message, _ = self._channel.receive()
-            if not isinstance(message, wire.Cancel):
-                raise FrameError("only Cancel may come while a request runs")
-            self._cancelled = message.id
-        return self._cancelled == request
+    def load(self, configure: wire.Configure) -> tuple[dict[str, Speaker], wire.Ready]:
+        """Load and warm up."""
+        speakers = load(configure)
+        return speakers, wire.Ready(*warm_up(speakers))
 
 
 def load(configure: wire.Configure) -> dict[str, Speaker]:

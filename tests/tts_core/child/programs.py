@@ -144,3 +144,9 @@ def deaf(fd: int) -> None:
 def _deaf(sock: socket.socket) -> None:
     channel = Channel(sock, LANGUAGE)
     handshake(channel, Load, lambda _: (Ready(os.getpid()), signal.pause), failure="not loaded")
+
+
+def path(fd: int) -> None:
+    """Say which Python this is and where it looks, a line each, and end."""
+    with socket.socket(fileno=fd) as sock:
+        sock.sendall("\n".join([sys.executable, *sys.path]).encode())

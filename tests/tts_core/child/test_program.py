@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import envs
 from tests.tts_core.child.cases import ended, exists, spawned
 from tts_core.child.program import Program, kill
 
@@ -68,3 +69,19 @@ def test_a_group_that_is_gone_is_no_error() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])  # leads no group
     kill(process)
     process.wait(30)
+
+
+def test_another_python_has_its_own_packages_first_and_ours_after_them() -> None:
+    """An environment of its own: it must not see ours before its own, nor what is ours alone."""
+    other = envs.ensure("piper-engine")
+    ours, theirs = socket.socketpair()
+    with ours:
+        ours.settimeout(30)
+        process = replace(ECHO, entry="tests.tts_core.child.programs:path", python=str(other)).spawn(theirs)
+        told = ours.makefile().read().split("\n")
+        process.wait(30)
+    site = str(next(other.parents[1].glob("lib/python3*/site-packages")))
+    root = str(Path(envs.__file__).parents[1])
+    assert told[0] == str(other)
+    assert told.index(site, 1) < told.index(root, 1)
+    assert "PYTHONPATH" not in replace(ECHO, python="any").environment()

@@ -8,24 +8,27 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.tts_core.contract import EngineContract
 from tts_core.embedded import EmbeddedEngine
-from tts_core.embedded import engine as engine_module
-from tts_core.embedded import link as link_module
 from tts_core.embedded.speaker import Speaker
 from tts_core.embedded.voices import RELEASED, available
 from tts_core.engine import SpeechChunk, SpeechRequest
 from tts_core.errors import BadRequest, EngineCrashed, EngineError, TextTooLong, UnknownVoice
+from tts_core.pool import engine as engine_module
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 W12 = "I can help you with that order right now, just one moment please."
 MINUTES = "This goes on and on, and it will take quite a while until all of it has been made. " * 40
+
+
+class TestContract(EngineContract):
+    mute = (*EngineContract.mute, "你好")
 
 
 def request(text: str = W12, **changes: object) -> SpeechRequest:
@@ -77,12 +80,6 @@ async def test_chunks_join_and_only_the_last_says_so(engine: EmbeddedEngine) -> 
     words = chunks[0].words
     assert [W12[w.text_start : w.text_end] for w in words] == W12.split()
     assert words[-1].sample_end <= at
-
-
-@pytest.mark.parametrize("text", ["", "   ", "— ...", "你好"])
-async def test_nothing_to_say_is_one_empty_last_chunk(engine: EmbeddedEngine, text: str) -> None:
-    chunks = await speak(engine, text)
-    assert [(len(c.pcm), c.words, c.last) for c in chunks] == [(0, (), True)]
 
 
 async def test_speed_and_seed(engine: EmbeddedEngine) -> None:
@@ -146,18 +143,6 @@ async def test_requests_are_spread_over_the_workers(engine: EmbeddedEngine) -> N
     await until(lambda: engine.capacity().free == 2)
 
 
-async def test_closing_the_iterator_frees_the_worker(engine: EmbeddedEngine) -> None:
-    open_ones = [engine.synthesize(request(MINUTES)) for _ in range(2)]
-    for chunks in open_ones:
-        assert len((await anext(chunks)).pcm)
-    assert engine.capacity().free == 0
-    waiting = asyncio.ensure_future(speak(engine, "Next."))
-    for chunks in open_ones:
-        await chunks.aclose()
-    assert (await waiting)[-1].last
-    await until(lambda: engine.capacity().free == 2)
-
-
 async def test_an_abandoned_request_leaves_the_queue_at_once(engine: EmbeddedEngine) -> None:
     busy = [engine.synthesize(request(MINUTES)) for _ in range(2)]
     for chunks in busy:
@@ -191,25 +176,6 @@ async def test_a_hundred_quick_aborts_leave_nothing(engine: EmbeddedEngine) -> N
     assert engine.worker_pids == pids
     assert len(asyncio.all_tasks()) == tasks_before
     assert (await speak(engine))[-1].last
-
-
-async def test_the_most_urgent_goes_first() -> None:
-    async with running(1) as engine:
-        (pid,) = engine.worker_pids
-        os.kill(pid, signal.SIGSTOP)
-        order: list[str] = []
-
-        async def say(name: str, deadline: float | None) -> None:
-            await speak(engine, "Hi.", deadline=deadline)
-            order.append(name)
-
-        first = asyncio.ensure_future(say("first", None))
-        await until(lambda: engine.capacity().free == 0)
-        later = [asyncio.ensure_future(say(n, d)) for n, d in (("never", None), ("late", 9.0), ("soon", 5.0))]
-        await until(lambda: engine.capacity().queued == 3)
-        os.kill(pid, signal.SIGCONT)
-        await asyncio.gather(first, *later)
-        assert order == ["first", "soon", "late", "never"]
 
 
 async def test_a_killed_worker_is_replaced_and_its_request_run_again() -> None:
@@ -266,18 +232,6 @@ async def test_an_aborted_request_of_a_dead_worker_is_forgotten() -> None:
         assert engine.capacity().free == 1
 
 
-async def test_a_worker_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running(1) as engine:
-        (pid,) = engine.worker_pids
-        monkeypatch.setattr(engine_module, "STUCK_S", 0.3)
-        os.kill(pid, signal.SIGSTOP)
-        hung = asyncio.ensure_future(speak(engine, "Hi."))
-        await until(lambda: engine.capacity().free == 0)
-        monkeypatch.setattr(engine_module, "STUCK_S", 20)
-        assert (await hung)[-1].last
-        assert engine.worker_pids != (pid,)
-
-
 async def test_a_worker_is_given_time_anew_with_every_block(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(1) as engine:
         started = time.monotonic()
@@ -301,17 +255,6 @@ async def test_a_worker_that_hangs_within_a_request_is_replaced(monkeypatch: pyt
                 pass
         await until(lambda: engine.worker_pids not in ((), (pid,)))
         assert (await speak(engine))[-1].last
-
-
-async def test_waiting_requests_fail_when_no_worker_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "BACKOFF_S", (0.0,))
-    async with running(1) as engine:
-        dies = replace(link_module.PROGRAM, entry="tests.tts_core.child.programs:dies")
-        monkeypatch.setattr(link_module, "PROGRAM", dies)
-        os.kill(engine.worker_pids[0], signal.SIGKILL)
-        await until(lambda: engine.capacity().alive == 0)
-        with pytest.raises(EngineCrashed, match="cannot be started"):
-            await speak(engine)
 
 
 async def test_close_ends_everything() -> None:

@@ -66,7 +66,7 @@ class Scripted:
 
 
 def speak_scripted(worker: Worker, scripted: Scripted) -> None:
-    worker._speak(wire.Speak(7, "secret", "heart", 1.0, None), scripted)  # type: ignore[arg-type]
+    worker._speak(wire.Speak(7, "secret", "heart", 1.0, None), {"heart": scripted})
 
 
 def test_it_loads_warms_up_speaks_and_ends_with_the_socket(pair: Ends) -> None:
