@@ -20,7 +20,7 @@ python = { for p in $(PYTHON) python3 python3.11 python3.12 python3.13 python3.1
   done; echo "error: Voxwire needs Python 3.11 or newer; set PYTHON to one" >&2; exit 1; }
 
 PROGRAMS := redis-server chromium ffmpeg systemd-analyze:systemd node:nodejs npm
-CLIENTS := nemo pipecat livekit sdk asr
+CLIENTS := nemo pipecat livekit sdk asr wyoming piper-engine
 PEERS := pipecat piper wyoming
 
 # These run in .venv-gepard and are left out of the run in .venv (tests/conftest.py); a missing torch fails them.

@@ -36,8 +36,11 @@ def warm_deadline(settings: Settings) -> float:
 
 def _options(settings: Settings) -> dict[str, Any]:
     if settings.engine not in GEPARD:
-        return {"workers": settings.workers} if settings.workers else {}
-    options: dict[str, Any] = {
+        options: dict[str, Any] = {"workers": settings.workers} if settings.workers else {}
+        if settings.engine == "piper":
+            options |= {"voices": settings.piper_voices, "python": settings.piper_python}
+        return options
+    options = {
         "checkpoint": settings.gepard_checkpoint,
         "codec": settings.gepard_codec,
         "dtype": "" if settings.gepard_dtype == "auto" else settings.gepard_dtype,

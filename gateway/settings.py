@@ -255,6 +255,12 @@ class Settings:
         False, _flag, "on or off (on takes any Redis as it is, with a warning at each start)"
     )
     engine: str = _set("embedded", _text, "the name of an installed engine")
+    piper_voices: Path | None = _set(  # noqa: RUF009
+        None, _path, "a folder of Piper voices: NAME.onnx with NAME.onnx.json"
+    )
+    piper_python: Path | None = _set(  # noqa: RUF009
+        None, _path, "a Python interpreter with piper-tts (empty: our own)"
+    )
     workers: int = _set(0, _whole(0, 256), "a whole number from 0 to 256 (0: one per core)")
 
     gepard_checkpoint: str = _set("", _text, "a folder, or owner/name@commit of one that was fetched")

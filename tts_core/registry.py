@@ -21,6 +21,7 @@ BUILT_IN = {
     "embedded": "tts_core.embedded:EmbeddedEngine",
     "gepard": "tts_core.gepard.engine:GepardEngine",
     "gepard-torch": "tts_core.gepard.engine:GepardTorchEngine",
+    "piper": "tts_core.piper:PiperEngine",
 }
 """Engines of this package: name -> ``module:attribute``."""
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,3 +92,20 @@ def test_workers_are_launched_before_the_web_stack_is_loaded() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_piper_is_made_of_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+
+    def load(engine: str, **options: Any) -> ToneEngine:
+        asked.update(options, engine=engine)
+        return ToneEngine()
+
+    monkeypatch.setattr(module, "load_engine", load)
+    make_engine(Settings(engine="piper", piper_voices=Path("voices"), piper_python=Path("python"), workers=3))
+    assert asked == {"engine": "piper", "voices": Path("voices"), "python": Path("python"), "workers": 3}
+
+
+def test_piper_without_voices_says_which_setting() -> None:
+    with pytest.raises(SettingsError, match="VOXWIRE_PIPER_VOICES"):
+        make_engine(Settings(engine="piper"))

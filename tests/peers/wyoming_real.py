@@ -1,7 +1,7 @@
 """The ``wyoming`` package's own client against a gateway; ARGS: its HTTP address (unused), the port.
 
-Runs in the environment "wyoming". Prints one JSON object. Texts in pieces are sent as Home Assistant does: the
-pieces, the whole text once more for servers that do not know pieces, and the stop.
+Runs in the environment "wyoming". Prints one JSON object. Texts in pieces are sent as Home Assistant does:
+the pieces, the whole text once more for servers that do not know pieces, and the stop.
 """
 
 from __future__ import annotations

@@ -1,0 +1,51 @@
+"""The worker's loop in a thread of this process, with the real voice, and which voices it holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.peers.piper_engine import RATE
+from tests.tts_core.child.cases import ends, in_thread
+from tests.tts_core.piper.conftest import add_voice
+from tts_core.child.frames import numbers
+from tts_core.piper import wire
+from tts_core.piper.worker import Voices, Worker
+
+
+@pytest.fixture
+def configure(tmp_path: Path, piper_here: None) -> wire.Configure:
+    files = [
+        wire.VoiceFile(str(add_voice(tmp_path, name)), ((name, None), (f"{name}#0", 0)))
+        for name in ("one", "two", "three")
+    ]
+    return wire.Configure(tuple(files), RATE, 2)
+
+
+def test_it_loads_speaks_and_ends(configure: wire.Configure) -> None:
+    with ends(wire.LANGUAGE) as (peer, theirs):
+        thread, errors = in_thread(Worker(theirs).run)
+        peer.send(configure)
+        ready = peer.receive()[0]
+        assert isinstance(ready, wire.Ready)
+        assert 0 < ready.busy_s < ready.audio_s
+        peer.send(wire.Speak(1, "Hello there.", "three#0", 1.0, None))
+        (audio, payload), (done, _) = peer.receive(), peer.receive()
+        assert isinstance(audio, wire.Audio)
+        assert isinstance(done, wire.Done)
+        assert audio.last
+        assert [m[:2] for m in audio.marks] == [(0, 5), (6, 12)]
+        assert done.audio_s == pytest.approx(len(numbers(payload, np.float32)) / RATE)
+        peer.sock.close()
+        thread.join(10)
+        assert isinstance(errors[0], EOFError)
+
+
+def test_it_holds_those_used_last(configure: wire.Configure) -> None:
+    voices = Voices(configure)
+    assert len(voices) == len(list(voices)) == 6
+    for name in ("one", "two", "one#0", "three"):
+        assert voices[name]
+    assert voices.loaded == ["one.onnx", "three.onnx"]
