@@ -137,6 +137,7 @@ class FrameEngine:
         self._speed = Speed(clock)
         self._hunger = Hunger(clock)
         self._watching: asyncio.Task[None] | None = None
+        self._erasing: set[asyncio.Future[None]] = set()
         self._started = False
         self._closed = False
         self._counts = dict.fromkeys(
@@ -188,6 +189,8 @@ class FrameEngine:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
+        for erasing in tuple(self._erasing):
+            erasing.cancel()
         await asyncio.gather(
             self._model.close(), self._codec.close(), self._enroller.close(), return_exceptions=True
         )
@@ -284,11 +287,21 @@ class FrameEngine:
     def forget(self, salt: str) -> int:
         """Drop what is kept under ``salt``, as its voice was deleted; how many copies of it there were.
 
-        The model's own table keeps a prefix, under a fingerprint that nobody can ask for any more, until
-        another one takes its place.
+        The model overwrites its own between two steps, or when the last request has ended that speaks with
+        it.
         """
         self._continuity.forget(salt)
-        return self._prefixes.forget(salt)
+        gone = self._prefixes.forget(salt)
+        for fingerprint in gone:
+            erasing = asyncio.ensure_future(self._model.forget(fingerprint))
+            self._erasing.add(erasing)
+            erasing.add_done_callback(self._erased)
+        return len(gone)
+
+    def _erased(self, erasing: asyncio.Future[None]) -> None:
+        self._erasing.discard(erasing)
+        if not erasing.cancelled() and erasing.exception() is not None:
+            log.warning("the model did not say that it has forgotten a voice", exc_info=erasing.exception())
 
     # -- requests -------------------------------------------------------------------------------------
 

@@ -176,6 +176,14 @@ class FrameModel(Protocol):
         """
         ...
 
+    async def forget(self, fingerprint: str) -> None:
+        """Overwrite what the model keeps of a prefix whose voice was deleted.
+
+        A request that is speaking with it ends first. Nothing happens where there is none. Raises
+        EngineError when the model does not answer.
+        """
+        ...
+
     async def stats(self) -> dict[str, float]:
         """Counters for metrics, by name."""
         ...

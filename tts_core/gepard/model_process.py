@@ -7,6 +7,7 @@ shows in ``alive``; who supervises it calls ``start`` again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import AsyncGenerator
@@ -255,6 +256,11 @@ class ModelProcess:
             raise EngineTimeout("the model does not answer") from None
         finally:
             life.asked.pop(ident, None)
+
+    async def forget(self, fingerprint: str) -> None:
+        """Have the model overwrite a prefix; one that died has none. Raises EngineTimeout, EngineError."""
+        with contextlib.suppress(EngineCrashed):
+            await self.ask("forget", fingerprint)
 
     async def stats(self) -> dict[str, float]:
         """Counters by name: ``requests``, ``frames``, ``busy_s`` of work and ``crashes`` so far.

@@ -89,12 +89,10 @@ class Prefixes:
             raise UnknownVoice("there is no such voice", field="voice")
         return self._keep((salt, b""), self._null)
 
-    def forget(self, salt: str) -> int:
-        """Drop every prefix that was made under ``salt``, as the voice was deleted; how many."""
+    def forget(self, salt: str) -> tuple[str, ...]:
+        """Drop every prefix that was made under ``salt``, as the voice was deleted; their fingerprints."""
         gone = [key for key in self._kept if key[0] == salt]
-        for key in gone:
-            del self._kept[key]
-        return len(gone)
+        return tuple(self._kept.pop(key).fingerprint for key in gone)
 
     def _cloned(self, conditioning: bytes, salt: str) -> SpeakerPrefix:
         if not self.size:

@@ -42,6 +42,7 @@ class ScriptedModel:
         self.starts = 0
         self.refuses: list[VoxwireError] = []
         self.requests: list[FrameRequest] = []
+        self.forgotten: list[str] = []
 
     async def start(self) -> None:
         self.starts += 1
@@ -54,6 +55,9 @@ class ScriptedModel:
 
     async def stats(self) -> dict[str, float]:
         return {}
+
+    async def forget(self, fingerprint: str) -> None:
+        self.forgotten.append(fingerprint)
 
     async def generate(self, request: FrameRequest) -> AsyncGenerator[FrameBatch, None]:
         self.requests.append(request)

@@ -224,6 +224,8 @@ async def test_a_voice_is_made_of_a_clip_and_spoken_with(checkpoint: Checkpoint)
         assert first.fingerprint != other.fingerprint
         assert np.all(first.rows == 0.5)
         assert desk.engine.forget("a") == 1
+        await asyncio.sleep(0)
+        assert desk.model.forgotten == [first.fingerprint]  # the model's own copy, too
         assert isinstance(desk.engine, Keeper)
         assert isinstance(desk.engine, Observed)
         await desk.say(voice="vc_1", conditioning=voice, salt="a")

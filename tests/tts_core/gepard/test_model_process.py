@@ -174,7 +174,12 @@ async def test_a_wait_that_is_too_long(checkpoint: Checkpoint) -> None:
 async def test_a_question_that_the_model_does_not_know(served: TorchModel) -> None:
     with pytest.raises(EngineError, match="no method"):
         await served.ask("nothing", 1, b"x")
+    await served.forget("a fingerprint")
     assert served.alive
+
+
+async def test_a_model_that_does_not_run_has_nothing_to_forget(checkpoint: Checkpoint) -> None:
+    await TorchModel(checkpoint, slots=1, waiting=1, threads=1).forget("a fingerprint")
 
 
 async def test_too_many_wait(checkpoint: Checkpoint) -> None:

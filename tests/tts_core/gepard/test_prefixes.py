@@ -72,8 +72,9 @@ def test_forgetting_a_salt_forgets_its_voices_alone(checkpoint: Checkpoint) -> N
         for salt in ("a", "b"):
             prefixes.of("v", pack(rows_of(checkpoint, seed)), salt)
     assert len(prefixes) == 4
-    assert prefixes.forget("a") == 2
-    assert prefixes.forget("never") == 0
+    known = {prefixes.of("v", pack(rows_of(checkpoint, seed)), "a") for seed in (0, 1)}
+    assert set(prefixes.forget("a")) == {prefix.fingerprint for prefix in known if prefix is not None}
+    assert prefixes.forget("a") == prefixes.forget("never") == ()
     assert len(prefixes) == 2
 
 

@@ -72,6 +72,7 @@ def test_a_request_that_fails_ends_alone(
 
 
 def test_nothing_can_be_asked(model: ReferenceModel) -> None:
+    assert Turns(model, 1).call("forget", ("a fingerprint",)) is None
     with pytest.raises(EngineError):
         Turns(model, 1).call("stats", ())
 

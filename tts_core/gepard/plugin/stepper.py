@@ -182,16 +182,26 @@ class Stepper:
         return given
 
     def call(self, name: str, arguments: Sequence[Any]) -> Any:
-        """``stats``, or a method of the worker's extension (``worker_ext``): what each worker gave."""
+        """``stats``, ``forget``, or a method of the worker's extension (``worker_ext``): what it gave."""
         if name == "stats":
             inner = self._rpc("gepard_stats")
             return {"voices": len(self._voices), "faults": self._faults, **inner}
+        if name == "forget":
+            place = self._voices.forget(str(arguments[0]))
+            if place is not None and place.users == 0:
+                self._erase(place)
+            return None
         if not name.startswith("gepard_"):
             raise unknown(name)
         return self._rpc(name, *arguments)
 
     def _rpc(self, name: str, *arguments: Any) -> Any:
         return self.core.collective_rpc(name, None, arguments)[0]
+
+    def _erase(self, place: Place) -> None:
+        """Overwrite the rows of a voice that was deleted."""
+        rows = np.zeros((self._layout.prefix_rows, self._hidden), "<f4")
+        self._rpc("gepard_set_voice", place.slot, rows.tobytes())
 
     def _place(self, prefix: SpeakerPrefix) -> Place:
         """The place of a prefix in the voice table, in use, its rows written."""
@@ -242,5 +252,7 @@ class Stepper:
         self._running.pop(str(running.ident), None)
         self.core.abort_requests(running.names)
         if running.place is not None:
-            self._voices.give_back(running.place)
-            running.place = None
+            place, running.place = running.place, None
+            self._voices.give_back(place)
+            if place.erase and place.users == 0:
+                self._erase(place)

@@ -16,11 +16,15 @@ from ..frames import SpeakerPrefix
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """A place of the voice table: which, whose, and by how many requests it is used."""
+    """A place of the voice table: which, whose, and by how many requests it is used.
+
+    ``erase``: its rows are to be overwritten when nobody uses it any more.
+    """
 
     slot: int
     prefix: SpeakerPrefix
     users: int = 0
+    erase: bool = False
 
 
 class VoiceTable:
@@ -64,6 +68,17 @@ class VoiceTable:
             del self._places[place.prefix.fingerprint]
             if place.users == 0:
                 self._free.append(place.slot)
+
+    def forget(self, fingerprint: str) -> Place | None:
+        """Drop the place of a voice that was deleted; None where it has none.
+
+        Its rows are the caller's to overwrite: at once where nobody uses it, else when ``users`` is 0.
+        """
+        place = self._places.get(fingerprint)
+        if place is not None:
+            place.erase = True
+            self.drop(place)
+        return place
 
     def _slot(self) -> int:
         if self._free:

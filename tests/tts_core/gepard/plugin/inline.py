@@ -170,7 +170,34 @@ def voiced(inline: Inline, model: ReferenceModel) -> Facts:
         inline.stepper.cancel(ident)
     inline.send(asked[8])  # there is room again
     identical += np.array_equal(codes_of(inline.run()["voice8"]), plain(model, asked[8]).codes)
-    return {"identical": identical, "refused": refused, "kept": inline.call("stats")["voices"]}
+    kept = inline.call("stats")["voices"]
+    return {"identical": identical, "refused": refused, "kept": kept, "erased": _forgotten(inline, asked)}
+
+
+def _forgotten(inline: Inline, asked: list[FrameRequest]) -> list[bool]:
+    """Whether the rows of a deleted voice are zero: idle, while it speaks, and after that."""
+
+    def rows(slot: int) -> Any:
+        backbone = inline.runner.get_model().model
+        count = backbone.layout.prefix_rows
+        return backbone.voice_table[slot * count : (slot + 1) * count]
+
+    def forget(request: FrameRequest) -> int:
+        assert request.prefix is not None
+        place = inline.stepper._voices._places[request.prefix.fingerprint]
+        inline.call("forget", request.prefix.fingerprint)
+        return place.slot
+
+    idle, speaking = asked[8], asked[7]
+    zero = [not rows(forget(idle)).any()]
+    ident = inline.send(replace(speaking, id="speaks-on"))
+    slot = forget(speaking)
+    zero.append(bool(not rows(slot).any()))
+    inline.run()
+    assert ident
+    zero.append(bool(not rows(slot).any()))
+    inline.call("forget", "nobody's")
+    return [bool(each) for each in zero]
 
 
 def _refused(send: Callable[[], Any]) -> list[str]:

@@ -31,6 +31,7 @@ def test_voices_come_and_go_and_one_too_many_is_refused(inline: dict[str, Any]) 
         "identical": 10,
         "refused": ["busy", "bad_request", "bad_request", "bad_request"],
         "kept": 8,
+        "erased": [True, False, True],
     }
 
 

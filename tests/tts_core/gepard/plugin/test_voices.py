@@ -44,6 +44,15 @@ class Table(RuleBasedStateMachine):
     def fail(self, data: st.DataObject) -> None:
         self.table.drop(data.draw(st.sampled_from(self.held)))
 
+    @rule(prefix=st.sampled_from(PREFIXES))
+    def forget(self, prefix: SpeakerPrefix) -> None:
+        held = [place for place in self.held if place.prefix is prefix]
+        place = self.table.forget(prefix.fingerprint)
+        assert self.table.forget(prefix.fingerprint) is None
+        if place is not None:
+            assert place.erase
+            assert place.users == held.count(place)
+
     @invariant()
     def each_reads_its_own_rows(self) -> None:
         for place in self.held:
