@@ -61,7 +61,7 @@ def on_vllm(model: Path) -> GepardEngine:
 
 
 async def say(caller: NativeClient, context: str, voice: str, i: int) -> Samples:
-    text = f"Caller {i % 20}."  # the numbers up to here are one word each
+    text = f"Caller {i + 15}."  # up to 46, of which most are spoken as two words
     await caller.send("open", context, voice=voice, text=text, end=True, seed=1000 + i, format=FORMAT)
     (turn,) = await caller.ended(context)
     assert turn.end is not None
