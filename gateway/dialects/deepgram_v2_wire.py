@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gateway.fault import UNREADABLE, bad_request, reading
+from gateway.fault import reading
 from sessions.events import Heard
 from tts_core.engine import EngineInfo
 from tts_core.errors import BadRequest, TextTooLong, VoxwireError
@@ -75,12 +75,7 @@ _decode = reading(msgspec.json.Decoder(Message).decode)
 
 def parse(raw: str | bytes) -> Message:
     """Read a message. BadRequest names the field at fault; InvalidCommand where its type is none of ours."""
-    if isinstance(raw, bytes):
-        raise BadRequest("messages are JSON text")
-    try:
-        message = _decode(raw)
-    except UNREADABLE as error:
-        raise bad_request(error) from None
+    message = v1.read(_decode, raw)
     if message.type not in {"Speak", "Flush", "Interrupt", "Configure", "Close"}:
         raise InvalidCommand("type must be Speak, Flush, Interrupt, Configure or Close", field="type")
     if message.type == "Speak" and message.text is None:

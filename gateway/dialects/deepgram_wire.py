@@ -7,9 +7,9 @@ carries an id: which audio belongs to which words is told by order alone.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -42,16 +42,22 @@ class Message(msgspec.Struct, kw_only=True):
 
 
 _decode = reading(msgspec.json.Decoder(Message).decode)
+T = TypeVar("T")
+
+
+def read(decode: Callable[[str | bytes], T], raw: str | bytes) -> T:
+    """What a frame says; frames of bytes say nothing. BadRequest names the field at fault."""
+    if isinstance(raw, bytes):
+        raise BadRequest("messages are JSON text")
+    try:
+        return decode(raw)
+    except UNREADABLE as error:
+        raise bad_request(error) from None
 
 
 def parse(raw: str | bytes) -> Message:
     """Read a message. BadRequest names the field at fault."""
-    if isinstance(raw, bytes):
-        raise BadRequest("messages are JSON text")
-    try:
-        message = _decode(raw)
-    except UNREADABLE as error:
-        raise bad_request(error) from None
+    message = read(_decode, raw)
     if message.type not in {"Speak", "Flush", "Clear", "Close", "KeepAlive"}:
         raise BadRequest("type must be Speak, Flush, Clear or Close", field="type")
     if message.type == "Speak" and message.text is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
 
 import aiohttp
 
@@ -86,25 +86,42 @@ class DeepgramClient:
         return b"".join(data for kind, data in self.order if kind == "audio")
 
 
+C = TypeVar("C", bound=DeepgramClient)
+
+
 @contextlib.asynccontextmanager
-async def deepgram_client(
+async def connected(
+    gateway: Running,
+    path: str,
+    make: Callable[[aiohttp.ClientWebSocketResponse, int], C],
+    *,
+    headers: dict[str, str] | None,
+    width: int,
+    protocols: tuple[str, ...],
+) -> AsyncIterator[C]:
+    """A client of ``make`` on this address; the greeting has been read."""
+    async with (
+        aiohttp.ClientSession() as http,
+        http.ws_connect(
+            gateway.url.replace("http", "ws", 1) + path,
+            headers=KEY if headers is None else headers,
+            protocols=protocols,
+            max_msg_size=0,
+        ) as ws,
+    ):
+        client = make(ws, width)
+        assert await client.next() in {"Metadata", "Connected"}
+        yield client
+
+
+def deepgram_client(
     gateway: Running,
     query: str = "?model=tone&encoding=linear16&sample_rate=24000",
     *,
     headers: dict[str, str] | None = None,
     width: int = 2,
     protocols: tuple[str, ...] = (),
-) -> AsyncIterator[DeepgramClient]:
+) -> contextlib.AbstractAsyncContextManager[DeepgramClient]:
     """Connect; the greeting has been read."""
-    async with (
-        aiohttp.ClientSession() as http,
-        http.ws_connect(
-            gateway.url.replace("http", "ws", 1) + "/v1/speak" + query,
-            headers=KEY if headers is None else headers,
-            protocols=protocols,
-            max_msg_size=0,
-        ) as ws,
-    ):
-        client = DeepgramClient(ws, width)
-        assert await client.next() == "Metadata"
-        yield client
+    path = "/v1/speak" + query
+    return connected(gateway, path, DeepgramClient, headers=headers, width=width, protocols=protocols)

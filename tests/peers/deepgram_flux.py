@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
 
-from tests.peers.deepgram import KEY, DeepgramClient
+from tests.peers.deepgram import DeepgramClient, connected
 from tests.peers.gateway import Running
 
 RATE = 24000
+WORD_MS = 200
+"""Of audio, with the engine of the tests."""
+LONG = "word " * 200
 CODES = {"MESSAGE-0000", "DATA-0000", "DATA-0002", "BIG-0000", *(f"NET-000{n}" for n in range(5))}
 METADATA = {
     "speech_id",
@@ -92,34 +94,34 @@ class FluxClient(DeepgramClient):
         assert abs(told["audio_duration_ms"] - ms) <= 1
         assert told["billable_character_count"] <= told["input_character_count"]
 
+    async def hear(self, ms: int) -> None:
+        """Read until so much audio of the session has come."""
+        while self.samples * 1000 < ms * RATE:
+            await self.next()
+
     async def interrupt(self, ms: float | None = None) -> None:
         """Interrupt, at this offset of the session."""
         offset = {} if ms is None else {"playback_offset": {"type": "time_ms", "value": ms}}
         await self.send("Interrupt", **offset)
 
 
-@contextlib.asynccontextmanager
-async def flux_client(
+def flux_client(
     gateway: Running,
     query: str = f"?model=tone&encoding=linear16&sample_rate={RATE}",
     *,
     headers: dict[str, str] | None = None,
     width: int = 2,
     protocols: tuple[str, ...] = (),
-) -> AsyncIterator[FluxClient]:
+) -> contextlib.AbstractAsyncContextManager[FluxClient]:
     """Connect; the greeting has been read."""
-    async with (
-        aiohttp.ClientSession() as http,
-        http.ws_connect(
-            gateway.url.replace("http", "ws", 1) + "/v2/speak" + query,
-            headers=KEY if headers is None else headers,
-            protocols=protocols,
-            max_msg_size=0,
-        ) as ws,
-    ):
-        client = FluxClient(ws, width)
-        assert await client.next() == "Connected"
-        yield client
+    path = "/v2/speak" + query
+    return connected(gateway, path, FluxClient, headers=headers, width=width, protocols=protocols)
+
+
+def whole(told: dict[str, Any]) -> str:
+    """The text of a turn that was interrupted."""
+    text: str = told["text_spoken"] + told["text_remaining"]
+    return text
 
 
 def refusal(raw: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Unmodified clients of Deepgram's protocol against a gateway with the real voice."""
+"""Unmodified clients of both of Deepgram's protocols against a gateway with the real voice."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.peers.clients import SENTENCES, audible, drive
 from tests.peers.process import GatewayProcess
 
 RATE = 24000
+versions = pytest.mark.parametrize("version", ["deepgram", "deepgram-flux"])
 
 
 @pytest.fixture(scope="module")
@@ -40,31 +41,35 @@ def test_the_sdk_speaks_clears_and_downloads(gateway: GatewayProcess) -> None:
 
 
 @pytest.mark.slow
+@versions
 @pytest.mark.parametrize("mode", ["sentence", "token"])
-def test_pipecat_speaks_a_turn_fact_2(gateway: GatewayProcess, mode: str) -> None:
-    result = drive(gateway, "pipecat", "pipecat_tts.py", "deepgram", mode)
+def test_pipecat_speaks_a_turn_fact_2(gateway: GatewayProcess, version: str, mode: str) -> None:
+    result = drive(gateway, "pipecat", "pipecat_tts.py", version, mode)
     assert result["errors"] == []
     assert "".join(word for word, _ in result["words"]).replace(" ", "") == SENTENCES.replace(" ", "")
     assert 4.0 < audible(result["audio"], rate=RATE) < 8.0
 
 
 @pytest.mark.slow
+@versions
 @pytest.mark.parametrize("mode", ["interrupt", "late"])
-def test_pipecat_interrupts_and_speaks_again(gateway: GatewayProcess, mode: str) -> None:
-    result = drive(gateway, "pipecat", "pipecat_tts.py", "deepgram", mode)
+def test_pipecat_interrupts_and_speaks_again(gateway: GatewayProcess, version: str, mode: str) -> None:
+    result = drive(gateway, "pipecat", "pipecat_tts.py", version, mode)
     assert result["errors"] == []
     assert "".join(word for word, _ in result["words"]).endswith("Second answer.")
     audible(result["audio"], rate=RATE)
 
 
 @pytest.mark.slow
-def test_livekit_speaks_a_turn(gateway: GatewayProcess) -> None:
-    result = drive(gateway, "livekit", "livekit_tts.py", "deepgram", "turn")
+@versions
+def test_livekit_speaks_a_turn(gateway: GatewayProcess, version: str) -> None:
+    result = drive(gateway, "livekit", "livekit_tts.py", version, "turn")
     assert 4.0 < audible(result["audio"], rate=RATE) < 8.0
 
 
 @pytest.mark.slow
-def test_livekit_interrupts_and_speaks_again(gateway: GatewayProcess) -> None:
-    result = drive(gateway, "livekit", "livekit_tts.py", "deepgram", "interrupt")
+@versions
+def test_livekit_interrupts_and_speaks_again(gateway: GatewayProcess, version: str) -> None:
+    result = drive(gateway, "livekit", "livekit_tts.py", version, "interrupt")
     assert result["heard_s"] < 0.7 + 3.0 + 0.5
     assert 0.5 < audible(result["audio"], rate=RATE) < 2.0

@@ -49,34 +49,3 @@ def test_the_sdk_speaks_interrupts_and_configures(gateway: GatewayProcess) -> No
     assert result["closed"]["last"]["total_input_character_count"] == typed
     assert result["handshake"] == 400
     assert 4.0 < audible(base64.b64encode(base64.b64decode(result["wav"])[44:]).decode(), rate=RATE) < 8.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["sentence", "token"])
-def test_pipecat_speaks_a_turn(gateway: GatewayProcess, mode: str) -> None:
-    result = drive(gateway, "pipecat", "pipecat_tts.py", "deepgram-flux", mode)
-    assert result["errors"] == []
-    assert "".join(word for word, _ in result["words"]).replace(" ", "") == SENTENCES.replace(" ", "")
-    assert 4.0 < audible(result["audio"], rate=RATE) < 8.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["interrupt", "late"])
-def test_pipecat_interrupts_and_speaks_again(gateway: GatewayProcess, mode: str) -> None:
-    result = drive(gateway, "pipecat", "pipecat_tts.py", "deepgram-flux", mode)
-    assert result["errors"] == []
-    assert "".join(word for word, _ in result["words"]).endswith("Second answer.")
-    audible(result["audio"], rate=RATE)
-
-
-@pytest.mark.slow
-def test_livekit_speaks_a_turn(gateway: GatewayProcess) -> None:
-    result = drive(gateway, "livekit", "livekit_tts.py", "deepgram-flux", "turn")
-    assert 4.0 < audible(result["audio"], rate=RATE) < 8.0
-
-
-@pytest.mark.slow
-def test_livekit_interrupts_and_speaks_again(gateway: GatewayProcess) -> None:
-    result = drive(gateway, "livekit", "livekit_tts.py", "deepgram-flux", "interrupt")
-    assert result["heard_s"] < 0.7 + 3.0 + 0.5
-    assert 0.5 < audible(result["audio"], rate=RATE) < 2.0
