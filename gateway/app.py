@@ -266,6 +266,8 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     if request.path in OPEN_PATHS:
         return await handler(request)
     services_of(request).guard.check(request)
+    if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
+        raise BadRequest("send the body uncompressed", field=hdrs.CONTENT_ENCODING)
     if request.method == hdrs.METH_OPTIONS and hdrs.ORIGIN in request.headers:
         return web.Response(status=204)
     return await handler(request)
@@ -372,6 +374,7 @@ def runner(app: web.Application) -> web.AppRunner:
         max_headers=MAX_HEADERS,
         keepalive_timeout=75.0,
         lingering_time=2.0,
+        auto_decompress=False,  # else 300 kB are 300 MB, also where the body is only read to be dropped
     )
 
 

@@ -12,13 +12,14 @@ from collections.abc import Collection
 from typing import Annotated, TypeVar
 
 import msgspec
-from aiohttp import BodyPartReader, hdrs, web
-from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp import hdrs, web
 from aiohttp.web_protocol import RequestPayloadError
 from msgspec import Meta
 
 from gateway import fault
 from gateway.body import BodyTimeout, read_body
+from gateway.form import FormError, FormParts, boundary_of
+from gateway.intake.clip import overwrite
 from gateway.voice_api import strict
 from tts_core.errors import BadRequest, LegClosed, TextTooLong
 
@@ -27,7 +28,7 @@ MAX_CLIP = 10_000_000
 MAX_FORM = MAX_CLIP + 65_536
 MAX_FIELD = 2048
 MAX_JSON = 8192
-MAX_PARTS = 16
+_CHUNK = 1 << 16
 UPLOAD_S = 60.0
 """For the whole of it; a phone on a slow line sends 10 MB in that."""
 
@@ -60,7 +61,7 @@ class Upload:
 
     def wipe(self) -> None:
         """Overwrite the clip."""
-        self.clip[:] = bytes(len(self.clip))
+        overwrite(memoryview(self.clip))
 
 
 async def read_upload(request: web.Request) -> Upload:
@@ -91,12 +92,12 @@ async def read_form(
         async with asyncio.timeout(UPLOAD_S):
             fields = await _read_fields(request, clip, known)
     except BaseException as error:
-        clip[:] = bytes(len(clip))
+        overwrite(memoryview(clip))
         raise _ours(error) from None
     try:
         return msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError as error:
-        clip[:] = bytes(len(clip))
+        overwrite(memoryview(clip))
         raise fault.bad_request(error) from None
 
 
@@ -108,34 +109,35 @@ async def _read_json(request: web.Request) -> Upload:
 
 
 async def _read_fields(request: web.Request, clip: bytearray, known: frozenset[str]) -> dict[str, str]:
-    fields: dict[str, str] = {}
-    names: set[str] = set()
-    form = await request.multipart()
-    while (part := await form.next()) is not None:
-        name = part.name if isinstance(part, BodyPartReader) else None
-        if not isinstance(part, BodyPartReader) or name is None or len(names) >= MAX_PARTS:
-            raise BadRequest("the form has parts that are no fields")
-        if name in names:
-            raise BadRequest("the form has a field twice", field=name if name in known else None)
-        if name not in known or hdrs.CONTENT_TRANSFER_ENCODING in part.headers:
-            raise BadRequest(f"the fields of the form are {', '.join(sorted(known))}")
-        names.add(name)
-        if name == "file":
-            await _read_part(part, clip, MAX_CLIP)
-        else:
-            value = bytearray()
-            await _read_part(part, value, MAX_FIELD)
-            fields[name] = value.decode("utf-8")
+    parts = FormParts(boundary_of(request.headers[hdrs.CONTENT_TYPE]))
+    values: dict[str, bytearray] = {}
+    name, into = "", bytearray()
+    async for chunk in request.content.iter_chunked(_CHUNK):
+        for met in parts.feed(chunk):
+            if isinstance(met, str):
+                name = _new(met, values, known)
+                into = values[name] = clip if name == "file" else bytearray()
+                continue
+            into += met
+            if len(into) > (MAX_CLIP if name == "file" else MAX_FIELD):
+                raise _too_large()
+        if parts.done:
+            break
+    if not parts.done:
+        raise FormError("it ends too soon")
+    values.pop("file", None)
     if not clip:
         raise BadRequest("the clip is missing: send it as the part 'file'", field="file")
-    return fields
+    return {name: value.decode("utf-8") for name, value in values.items()}
 
 
-async def _read_part(part: BodyPartReader, into: bytearray, most: int) -> None:
-    while not part.at_eof():
-        into += await part.read_chunk(65_536)
-        if len(into) > most:
-            raise _too_large()
+def _new(name: str, values: Collection[str], known: frozenset[str]) -> str:
+    """A field's name, if there is such a field and it was not there yet. Raises BadRequest."""
+    if name not in known:
+        raise BadRequest(f"the fields of the form are {', '.join(sorted(known))}")
+    if name in values:
+        raise BadRequest("the form has a field twice", field=name)
+    return name
 
 
 def _too_large() -> TextTooLong:
@@ -143,14 +145,12 @@ def _too_large() -> TextTooLong:
 
 
 def _ours(error: BaseException) -> BaseException:
-    """What aiohttp's reader raises for a form that is none, in our words (S16)."""
+    """What reading raises for a form that is none, in our words (S16)."""
     if isinstance(error, TimeoutError):
         return BodyTimeout("the clip did not come in time")
     if isinstance(error, (ConnectionError, RequestPayloadError)):
         return LegClosed("the connection is closed")
-    if isinstance(error, web.HTTPRequestEntityTooLarge):
-        return _too_large()
-    if isinstance(error, (ValueError, RuntimeError, AssertionError, KeyError, HttpProcessingError)):
+    if isinstance(error, ValueError):
         return BadRequest("the form could not be read")
     return error
 

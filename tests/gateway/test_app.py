@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,20 @@ async def test_a_body_over_the_limit_is_413(extra: Running) -> None:
         async with http.post(f"{extra.url}/x/read", data=b"x" * ((1 << 20) + 1)) as response:
             assert response.status == 413
             assert (await response.json())["error"]["code"] == "text_too_long"
+
+
+async def test_a_compressed_body_is_refused_and_never_opened(extra: Running) -> None:
+    """A form of 300 kB would be 300 MB of lines, also for who only reads it to drop it."""
+    bomb = zlib.compress(b"\n" * 30_000_000)
+    async with aiohttp.ClientSession() as http:
+        for path in ("/v1/voices", "/v1/consents", "/nothing"):
+            for coding in ("gzip", "deflate", "GZIP", "br"):
+                headers = {"Content-Encoding": coding, "Content-Type": "application/json"}
+                async with http.post(extra.url + path, data=bomb, headers=headers) as answer:
+                    assert answer.status == 400
+                    assert (await answer.json())["error"]["field"] == "Content-Encoding"
+    protocol = runner(extra.app)._kwargs
+    assert protocol["auto_decompress"] is False
 
 
 async def test_a_preflight_is_answered_for_listed_origins_only(start_gateway: Start) -> None:

@@ -172,17 +172,17 @@ async def test_a_form_that_does_not_come_to_its_end_is_given_up(monkeypatch: pyt
 
 async def test_a_client_that_goes_in_the_middle_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = asyncio.Event()
-    read = upload._read_part
+    read = upload._read_fields
     kept: list[bytearray] = []
 
-    async def watched(part: aiohttp.BodyPartReader, into: bytearray, most: int) -> None:
-        kept.append(into)
+    async def watched(request: web.Request, clip: bytearray, known: frozenset[str]) -> dict[str, str]:
+        kept.append(clip)
         try:
-            await read(part, into, most)
+            return await read(request, clip, known)
         finally:
             gone.set()
 
-    monkeypatch.setattr(upload, "_read_part", watched)
+    monkeypatch.setattr(upload, "_read_fields", watched)
     head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\n"
     async with desk() as at:
         _, writer = await asyncio.open_connection("127.0.0.1", at.port)
@@ -195,6 +195,17 @@ async def test_a_client_that_goes_in_the_middle_leaves_nothing(monkeypatch: pyte
         await asyncio.wait_for(gone.wait(), 10)
         while any(kept[0]):  # overwritten
             await asyncio.sleep(0)
+    assert at.taken == []
+
+
+async def test_lines_before_the_form_do_not_hold_the_loop_up() -> None:
+    """A reader of lines took 30 s for these, in which nobody else was served."""
+    body = b"\n" * 9_000_000 + b'--b\r\nContent-Disposition: form-data; name="file"\r\n\r\nx\r\n--b--\r\n'
+    async with desk() as at:
+        began = asyncio.get_running_loop().time()
+        with contextlib.suppress(aiohttp.ClientError):  # it may not be told while it still writes
+            assert (await at.post(body, **{"Content-Type": "multipart/form-data; boundary=b"}))[0] == 400
+        assert asyncio.get_running_loop().time() - began < 5
     assert at.taken == []
 
 
