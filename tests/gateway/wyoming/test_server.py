@@ -1,4 +1,4 @@
-"""Connections of Wyoming clients: room, deadlines, drain, and where it listens."""
+"""Connections of Wyoming clients, in virtual time: room, deadlines, drain, and where it listens."""
 
 from __future__ import annotations
 

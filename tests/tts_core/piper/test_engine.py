@@ -34,6 +34,7 @@ async def test_it_says_which_voices_there_are(engine: PiperEngine) -> None:
     assert [v.id for v in info.voices] == [VOICE]
 
 
+@pytest.mark.slow
 async def test_voices_of_another_rate_are_brought_to_one(tmp_path: Path) -> None:
     add_voice(
         tmp_path,

@@ -24,6 +24,7 @@ def configure(tmp_path: Path, piper_here: None) -> wire.Configure:
     return wire.Configure(tuple(files), RATE, 2)
 
 
+@pytest.mark.slow
 def test_it_loads_speaks_and_ends(configure: wire.Configure) -> None:
     with ends(wire.LANGUAGE) as (peer, theirs):
         thread, errors = in_thread(Worker(theirs).run)
@@ -43,6 +44,7 @@ def test_it_loads_speaks_and_ends(configure: wire.Configure) -> None:
         assert isinstance(errors[0], EOFError)
 
 
+@pytest.mark.slow
 def test_it_holds_those_used_last(configure: wire.Configure) -> None:
     voices = Voices(configure)
     assert len(voices) == len(list(voices)) == 6
