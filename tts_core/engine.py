@@ -109,8 +109,10 @@ class SpeechRequest:
 class SpeechChunk:
     """A piece of audio: ``pcm`` float32 ``[n]`` starting at ``start_sample`` of the request's audio.
 
-    ``words`` are those whose times are known by now and were not sent before, in order. ``last`` is True on
-    exactly the final chunk (which may be empty).
+    ``words`` are those whose times are known by now and were not sent before, in order. Each should come no
+    later than the chunk in which it begins, its end estimated if need be: clients are told of a word before
+    its audio, so that one that comes later is told to begin late. ``last`` is True on exactly the final chunk
+    (which may be empty).
     """
 
     pcm: Samples
