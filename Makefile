@@ -3,6 +3,7 @@
 #
 # VOXWIRE_CACHE  where the shared environments live (default ~/.cache/voxwire)
 # PYTHON         interpreter to build them with (default: the first of python3, python3.11, ... that is new enough)
+# WITH           for make run: base (default), or compressed for MP3, Opus, AAC and FLAC
 # ARGS           further arguments for voxwire serve, pytest (options, not files) or the benches
 #
 # There are two environments in a checkout: .venv, and .venv-gepard with the model's stack (torch, vLLM on the CPU). The
@@ -20,14 +21,14 @@ python = { for p in $(PYTHON) python3 python3.11 python3.12 python3.13 python3.1
   done; echo "error: Voxwire needs Python 3.11 or newer; set PYTHON to one" >&2; exit 1; }
 
 PROGRAMS := redis-server chromium ffmpeg systemd-analyze:systemd node:nodejs npm
-CLIENTS := nemo pipecat livekit sdk asr wyoming piper-engine
+CLIENTS := nemo pipecat livekit sdk asr wyoming piper-engine perth speaker kokoro fuzz
 PEERS := pipecat piper wyoming
 
 # These run in .venv-gepard and are left out of the run in .venv (tests/conftest.py); a missing torch fails them.
 MODEL_TESTS := tests/tts_core/gepard tests/tts_core/nanocodec tests/gepard_path
 
-# $(call link,base|test|gepard): the stamp holds while nothing that .venv (.venv-gepard) was made from is newer, it was
-# made in this folder, and the environment it points to is still there; the touch says that this one is in use.
+# $(call link,base|compressed|test|gepard): the stamp holds while nothing that .venv (.venv-gepard) was made from is newer,
+# it was made in this folder, and the environment it points to is still there; the touch says that this one is in use.
 mark = $(if $(filter gepard,$(1)),.venv-gepard,.venv)/voxwire-env
 link = @{ mapfile -t was <$(mark); } 2>/dev/null \
   && [[ " $(1) test " == *" $${was[0]} "* && -x $${was[1]}/bin/python && $${was[2]} == "$(CURDIR)" \
@@ -44,8 +45,8 @@ tests = @status=0; \
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: ## set up what is missing and start the gateway (VOXWIRE_PORT, default 8080)
-	$(call link,base)
+run: ## set up what is missing and start the gateway (VOXWIRE_PORT, default 8080; WITH=compressed for MP3 and the like)
+	$(call link,$(or $(WITH),base))
 	@exec .venv/bin/voxwire serve $(ARGS)
 
 run-gepard: ## start the gateway with a GEPARD model (CHECKPOINT=folder or id, CODEC=file of NanoCodec)
@@ -65,6 +66,7 @@ setup-test: ## set up everything the tests need, the Debian packages too
 	$(call link,test)
 	@deploy/debian-packages $(PROGRAMS)
 	@.venv/bin/python -m tests.envs gepard $(CLIENTS) >/dev/null
+	@.venv/bin/python -m tests.peers.node >/dev/null
 	$(call link,gepard)
 
 test: setup-test ## run every test

@@ -3,7 +3,7 @@
 Standard library only: this runs before anything is installed.
 
     python deploy/envs.py ensure NAME...   build what is missing, print each interpreter's path
-    python deploy/envs.py link base|test   point this checkout's .venv at that environment
+    python deploy/envs.py link base|test   point this checkout's .venv at that environment (or compressed)
     python deploy/envs.py link gepard      the same for .venv-gepard, with the model's stack
     python deploy/envs.py size NAME        build when missing, print what it takes on disk
 
@@ -42,7 +42,7 @@ BUILD_DEADLINE_S = 1800.0
 """How long one build, waiting for another builder included, may take before it counts as failed."""
 UNUSED_S = 30 * 86400.0
 """An environment of another lock is removed when it was not asked for in so many seconds."""
-TARGETS = {"base": ".venv", "test": ".venv", "gepard": ".venv-gepard"}
+TARGETS = {"base": ".venv", "compressed": ".venv", "test": ".venv", "gepard": ".venv-gepard"}
 """What can be linked, and the folder of the checkout that it then is."""
 
 _MARK = "voxwire-env"

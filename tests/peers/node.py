@@ -76,3 +76,7 @@ def run(script: str, *args: str, authority: Path) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr[-3000:]
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
+
+
+if __name__ == "__main__":
+    print(ensure())
