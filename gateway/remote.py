@@ -75,6 +75,7 @@ class RemoteGateway:
         private = replace(
             self._settings, host="127.0.0.1", port=0, tls_port=None, tls_cert=None, tls_key=None, api_keys="",
             redis_url="", public_origin="", allowed_hosts=(), allowed_origins=(), twilio=(), default_voice="",
+            wyoming="",
         )  # fmt: skip
         server = Server(private)
         await server.start()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import argparse
+import socket
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,15 @@ async def test_an_address_where_nobody_is_gives_plain_words(home: Path) -> None:
     async with RemoteGateway(args("--url", "http://127.0.0.1:1", "--key", "k")) as remote:
         with pytest.raises(VoxwireError, match=r"127\.0\.0\.1:1"):
             await ask(remote, "GET", "/v1/voices")
+
+
+@pytest.mark.slow
+async def test_a_private_gateway_takes_no_port_of_another(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setenv("VOXWIRE_WYOMING", str(taken.getsockname()[1]))
+        async with RemoteGateway(args()) as remote:
+            assert (await ask(remote, "GET", "/v1/limits"))["tenant"] == "default"
