@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gateway.speaking import Allowance
-from sessions.events import TERMINAL, Audio, Cancelled, Event, Failed, Flushed
+from sessions.events import TERMINAL, Audio, Cancelled, Done, Event, Failed, Flushed
 from tts_core.errors import ContextIdle, VoxwireError
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ class Turn:
         """Asked for and not answered."""
         self.sent = 0
         """Samples of its audio that have left."""
+        self.fresh = True
+        """There is text that came after the last flush."""
+        self.owed = False
+        """The answer to its last flush waits for its end."""
         self.said_at = self.flushed_at = now
 
 
@@ -91,6 +95,7 @@ class Turns:
             turn = self._open(text)
         else:
             return
+        turn.fresh = True
         turn.said_at = self._services.clock()
 
     async def flush(self) -> None:
@@ -100,6 +105,7 @@ class Turns:
             await self._telling.flushed(None)
             return
         turn.flushes += 1
+        turn.fresh = False
         turn.flushed_at = self._services.clock()
         turn.runner.flush()
 
@@ -168,15 +174,21 @@ class Turns:
             case Flushed():
                 turn.flushes -= 1
                 context = turn.runner.context
-                if not (turn.flushes or turn.over or context.held or context.has_work):
+                if not (turn.flushes or turn.over or turn.fresh or context.has_work):
                     # Nothing came after it: give the place among the speaking back until something does.
                     turn.over = True
+                    # What is held even so is an unfinished tag, and what was silent gets its short silence:
+                    # audio may still come, and the answer comes behind it (R6).
+                    turn.owed = context.held or not turn.sent
                     turn.runner.end()
-                await self._telling.flushed(turn)
+                if not turn.owed:
+                    await self._telling.flushed(turn)
             case Failed() if not isinstance(event.error, ContextIdle):
                 await self._telling.failed(turn, event.error)
         if isinstance(event, TERMINAL):
             turn.over = True
+            if turn.owed and isinstance(event, Done):
+                await self._telling.flushed(turn)
             if self.turn is turn:
                 self.turn = None
             if self._telling.ended is not None:

@@ -172,9 +172,12 @@ async def test_a_segment_goes_on_from_the_one_before_over_http_r33(gateway: Runn
 
 @on_doors(SOCKETS)
 async def test_unspeakable_text_is_a_short_silence_r16_fact_8(gateway: Running, door: SocketDoor) -> None:
-    for text in ("...", "?!", "\U0001f600", "<break/>"):
+    for text in ("...", "?!", "\U0001f600", "<break/>", "<bre"):
         async with door_client(gateway, door) as client:
             audio = await client.speak("a", text)
+            await asyncio.sleep(5)
+            assert client.audio("a") == audio
+            assert not door.ends or client.of("a")[-1].kind == "end"  # not before the audio (R6)
             assert audio == bytes(len(audio))
             assert 0.02 <= len(audio) / 2 / RATE <= 0.06 or (text == "<break/>" and audio)
             assert client.faults == []

@@ -66,6 +66,23 @@ async def test_a_turn_is_over_when_its_flush_was_spoken(gateway: Running) -> Non
 
 
 @on_gateway()
+async def test_an_answer_to_a_flush_comes_behind_what_an_end_lets_go(gateway: Running) -> None:
+    """The silence for what cannot be spoken, and what follows a tag that was never finished."""
+    listener = Listener(gateway)
+    for number, text in enumerate(("...", "<break", "One <b", "<<"), start=1):
+        listener.turns.say(text)
+        await listener.turns.flush()
+        await asyncio.sleep(1)
+        assert listener.told[-2:] == [f"audio {number}", f"flushed {number}"]
+        assert listener.turns.open is None
+        assert gateway.idle
+    listener.turns.say("One two.")
+    await listener.turns.flush()
+    await asyncio.sleep(1)
+    assert gateway.engine.spoken[-1] == "One two."
+
+
+@on_gateway()
 async def test_clear_leaves_nothing_of_before(gateway: Running) -> None:
     listener = Listener(gateway)
     turns = listener.turns
