@@ -280,12 +280,13 @@ SOCKETS: tuple[SocketDoor, ...] = (
 
 
 class DoorClient:
-    """One connection; what came is kept as it comes. ``told``: with the loop's time."""
+    """One connection; what came is kept. ``told``: with the loop's time; ``texts``: as they came, short ones."""
 
     def __init__(self, gateway: Running, door: SocketDoor, ws: aiohttp.ClientWebSocketResponse) -> None:
         self.gateway, self.door, self.ws = gateway, door, ws
         self.told: list[tuple[float, Told]] = []
         self.pongs = self.longest = 0
+        self.texts: list[str] = []
         self._said: set[str] = set()
         self._memory: dict[int, str] = {}
 
@@ -297,6 +298,8 @@ class DoorClient:
             if message.type not in {aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY}:
                 continue
             self.longest = max(self.longest, len(message.data))
+            if message.type is aiohttp.WSMsgType.TEXT and len(message.data) < 2000:
+                self.texts.append(message.data)
             told = self.door.read(message.data, self._memory)
             if told.kind == "audio":
                 assert len(told.audio) % 2 == 0, "a part of a sample"
