@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import time
@@ -11,6 +12,7 @@ import msgspec
 
 from sessions.audit import AuditChain
 from sessions.consent import (
+    ANY_LANGUAGE,
     DOMAIN,
     EARS,
     ConsentRecord,
@@ -39,6 +41,8 @@ PAPER = frozenset({How.WRITTEN, How.LICENSED})
 """What can be recorded without a verifier of speech."""
 SPOKEN = frozenset({How.SPOKEN, How.SELF_VOICE})
 """What a voice is kept of, to be compared with that of a clip."""
+_BATCH = 20
+"""Signatures (0.1 ms each) that are verified before others have their turn."""
 _REFUSED = "this consent cannot be used: it is unknown, over or revoked, or does not cover this use"
 _NOBODY = "cn_none"
 
@@ -116,7 +120,7 @@ class ConsentBook:
 
         ``voice``: what a speaker model made of the spoken answer; it is sealed under the tenant's key and
         kept as long as the consent holds. What is spoken needs one; that the answer is right was checked
-        before. Raises BadRequest that names the field; StoreError.
+        before. Raises BadRequest that names the field; LimitExceeded for too many an hour; StoreError.
         """
         self.check(terms)
         if terms.how in SPOKEN and voice is None:
@@ -125,6 +129,7 @@ class ConsentBook:
                 "then its answer as a form",
                 field="how",
             )
+        await self._guard.consent(tenant)
         record = new_record(self._signer, tenant, terms, self._wall())
         await self._audit.append(
             "consent.recorded",
@@ -164,7 +169,10 @@ class ConsentBook:
         """All records, oldest first; drops those that ended more than three years ago. Raises StoreError."""
         found: list[ConsentRecord] = []
         oldest = (self._wall() - KEEP_S) * 1000
-        for consent_id, raw in (await self._store.table_all(_table(tenant))).items():
+        rows = await self._store.table_all(_table(tenant))
+        for turn, (consent_id, raw) in enumerate(rows.items()):
+            if turn % _BATCH == 0:
+                await asyncio.sleep(0)  # thousands of records must not hold up the audio
             record = self._verify(tenant, consent_id, raw)
             if record is None:
                 continue
@@ -189,8 +197,8 @@ class ConsentBook:
         """The record, if it allows this use now.
 
         Raises Forbidden, always in the same words, for one that is unknown, another tenant's, tampered with,
-        over, revoked or for another use (each is counted and goes into the audit chain); LimitExceeded after
-        too many of them; StoreError.
+        over, revoked or for another use (each is counted and goes into the audit chain); BadRequest where it
+        is for some languages and none is named; LimitExceeded after too many refusals; StoreError.
         """
         await self._guard.consents_open(tenant)
         record, _ = await self._read(tenant, consent_id)
@@ -204,6 +212,9 @@ class ConsentBook:
                 "consent.refused", tenant=tenant, subject=consent_id if is_id(consent_id) else ""
             )
             raise Forbidden(_REFUSED, field="consent")
+        if not language and ANY_LANGUAGE not in record.languages:
+            allowed = ", ".join(record.languages)
+            raise BadRequest(f"this consent is for {allowed}: say which language it is", field="language")
         return record
 
     async def valid(self, tenant: str, consent_id: str) -> bool:

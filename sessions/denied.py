@@ -159,6 +159,10 @@ class DenyList:
             return False
         return await asyncio.to_thread(self._near, known.bits, embedding)
 
+    async def empty(self) -> bool:
+        """Whether nothing is on the list; told from the store's rows, whether they can be read or not."""
+        return not await self._store.table_all(TABLE)
+
     async def entries(self) -> tuple[Denied, ...]:
         """What is on the list, oldest first."""
         known = await self._load()

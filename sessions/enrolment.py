@@ -34,7 +34,7 @@ from sessions.store import Clock, Store, key
 from sessions.voice_catalogue import About, check_about, clip_name
 from sessions.voice_limits import VoiceGuard
 from sessions.voices import LEASE_S, StoredVoice, VoiceStore
-from tts_core.errors import BadRequest, Busy, StoreError, UnknownVoice
+from tts_core.errors import BadRequest, Busy, Forbidden, StoreError, UnknownVoice
 
 CHANNEL = key("", "enrolments")
 LOCK_S = 10.0
@@ -202,6 +202,10 @@ class Enrolment:
             voice_id=wanted.place,
         )
         try:
+            # Revoked in the moment before it was kept, it was not among the voices that were withdrawn.
+            if not await self._consents.valid(wanted.tenant, about.consent):
+                await self._voices.delete_surely(wanted.tenant, voice.voice_id, LEASE_S)
+                raise Forbidden("the consent was revoked meanwhile", field="consent")
             if clip is None or clip.session is not None:
                 await self._remember(wanted, voice)
             await self._audit.append(

@@ -1,4 +1,4 @@
-"""What a tenant may do with voices: enrolments an hour, living voices, wrong consents (V15).
+"""What a tenant may do with voices: consents and enrolments an hour, living voices, wrong consents (V15).
 
 These limits guard people, not performance: while the store is away nothing is enrolled anyway, so unlike the
 limits of speech they have no local stand-in.
@@ -25,6 +25,7 @@ class VoiceLimits:
     """
 
     enrolments_per_hour: int = 120
+    consents_per_hour: int = 600
     session_voices: int = 200
     permanent_voices: int = 2000
     wrong_consents: int = 5
@@ -54,14 +55,23 @@ class VoiceGuard:
             what = "voices of sessions" if session else "permanent voices"
             raise LimitExceeded(f"a tenant may have {most} {what} at a time")
         limit = self.limits.enrolments_per_hour
-        wait = await self._store.take_tokens(key(tenant, "enrolments"), 1, limit, HOUR)
-        if wait > 0:
+        try:
+            await self._count(key(tenant, "enrolments"), limit, f"a tenant may enrol {limit} voices an hour")
+        except LimitExceeded:
             await self.give_back(tenant, voice_id, session=session)
-            raise LimitExceeded(
-                f"a tenant may enrol {limit} voices an hour",
-                retry_after=None if wait == float("inf") else wait,
-            )
+            raise
         return voice_id
+
+    async def consent(self, tenant: str) -> None:
+        """Count one new consent or challenge; they are kept for years. Raises LimitExceeded."""
+        limit = self.limits.consents_per_hour
+        name = key(tenant, "consents", "recorded")
+        await self._count(name, limit, f"a tenant may record {limit} consents an hour")
+
+    async def _count(self, name: str, limit: int, words: str) -> None:
+        wait = await self._store.take_tokens(name, 1, limit, HOUR)
+        if wait > 0:
+            raise LimitExceeded(words, retry_after=None if wait == float("inf") else wait)
 
     async def give_back(self, tenant: str, voice_id: str, *, session: bool) -> None:
         """Free the place of an enrolment that made no voice."""

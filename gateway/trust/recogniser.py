@@ -91,7 +91,7 @@ class Recogniser:
         model: folder of a Whisper model for CTranslate2.
         python: interpreter with faster-whisper (None: our own).
         deadline: seconds for one recording, the wait for its turn included.
-        waiting: recordings heard or waiting at once.
+        waiting: recordings heard or waiting at once; half of them of one tenant.
     """
 
     def __init__(

@@ -73,9 +73,11 @@ class Verifier:
     async def challenge(self, tenant: str, *, language: str = "en", company: str = "") -> Issued:
         """A text to be read aloud.
 
-        Raises LimitExceeded after too many failures; as :meth:`gateway.trust.challenge.Challenges.issue`.
+        Raises LimitExceeded after too many failures, or for too many an hour; as
+        :meth:`gateway.trust.challenge.Challenges.issue`.
         """
         await self._desk.guard.consents_open(tenant)
+        await self._desk.guard.consent(tenant)
         return await self._challenges.issue(tenant, language=language, company=company)
 
     async def record(
@@ -143,9 +145,10 @@ class Verifier:
 class VoiceCheck:
     """Whose voice a clip has: one person's (V4), nobody's who is denied (V7), the consent's (V3).
 
-    Without a model (``speakers`` None) nothing is found, and all that is made under spoken consents is
-    refused. How alike consent and clip are goes into the audit chain, passed or not; the sound and what the
-    model made of it do not.
+    Without a model (``speakers`` None) nothing is found, but all that is made under spoken consents is
+    refused, and everything while voices are denied: a safeguard must not be left out silently (S35). How
+    alike consent and clip are goes into the audit chain, passed or not; the sound and what the model made of
+    it do not.
     """
 
     def __init__(
@@ -163,6 +166,8 @@ class VoiceCheck:
     async def look(self, clip: Clip, record: ConsentRecord) -> list[Finding]:
         """A refusal, or nothing. Raises ReferenceRefused for too little speech; StoreError."""
         spoken = How(record.how) in SPOKEN
+        if self._speakers is None and self._denied is not None and not await self._denied.empty():
+            return [_refusal(DENIED, "voices are denied here, and this gateway has no model to compare by")]
         if self._speakers is None:
             return [_refusal(OTHER_SPEAKER, "this gateway has no model to compare two voices by")] * spoken
         windows = await asyncio.to_thread(self._speakers.windows, clip.pcm, RATE)

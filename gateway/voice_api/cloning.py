@@ -49,7 +49,7 @@ class Cloning:
         self._places = Places(AT_ONCE, "other voices are being made", retry_after=2.0)
 
     @contextmanager
-    def place(self) -> Iterator[None]:
+    def place(self, tenant: str) -> Iterator[None]:
         """A place among those whose clips are on their way, from before the first byte to the voice.
 
         Raises CannotClone, Busy where there is none, and Draining: a voice takes longer to make than a
@@ -58,7 +58,7 @@ class Cloning:
         if not self._services.engine.info.can_clone:
             raise CannotClone
         self._services.refuse_if_draining()
-        with self._places.one():
+        with self._places.one(tenant):
             yield
 
     async def make(self, tenant: str, upload: Upload) -> Made:

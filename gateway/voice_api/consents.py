@@ -121,7 +121,7 @@ async def create(request: web.Request) -> web.Response:
 async def _spoken(request: web.Request, services: Services, tenant: str) -> ConsentRecord:
     verifier = _verifier(services)
     services.refuse_if_draining()
-    with verifier.recogniser.places.one():
+    with verifier.recogniser.places.one(tenant):
         answer = bytearray()
         asked = await read_form(request, SpokenAsked, answer)
         return await verifier.record(tenant, asked.challenge, answer, asked.terms())

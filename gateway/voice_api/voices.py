@@ -90,7 +90,7 @@ async def make(request: web.Request) -> web.Response:
     """A new voice from a clip: 201 with its id and what may be said against the clip."""
     services = services_of(request)
     principal = await authenticate(request, scope=Scope.VOICE_ENROL)
-    with services.cloning.place():
+    with services.cloning.place(principal.tenant):
         made = await services.cloning.make(principal.tenant, await read_upload(request))
     voice = made.voice
     entry = await services.voices.catalogue.find(principal.tenant, voice.voice_id, session=voice.session)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -77,6 +78,36 @@ async def test_record_and_use(desk: Desk) -> None:
     assert len(await desk.book.list("acme")) == 1
 
 
+async def test_records_are_counted_and_a_long_list_lets_others_have_their_turn(desk: Desk) -> None:
+    desk.limits = VoiceLimits(consents_per_hour=70)
+    book = desk.another()
+    for _ in range(70):
+        await book.create("acme", TERMS)
+    with pytest.raises(LimitExceeded, match="70 consents an hour"):
+        await book.create("acme", TERMS)
+    await book.create("other", TERMS)
+    turns, verify = [0], SIGNER.verify
+    most = 0
+
+    def counted(*args: Any) -> bool:
+        nonlocal most
+        turns[0] += 1
+        most = max(most, turns[0])
+        return verify(*args)
+
+    async def another() -> None:
+        while True:
+            turns[0] = 0
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(another())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SIGNER, "verify", counted)
+        assert len(await book.list("acme")) == 70
+    beside.cancel()
+    assert most <= 20
+
+
 async def test_all_that_is_wrong_is_refused_alike(desk: Desk, store: Store) -> None:
     good, over, revoked, damaged, moved, forged = [
         await desk.book.create("acme", replace(TERMS, until=until))
@@ -99,7 +130,7 @@ async def test_all_that_is_wrong_is_refused_alike(desk: Desk, store: Store) -> N
         },
     )
     desk.clock.move(600)
-    assert await desk.refusal("acme", good.id, purpose="calls") is None
+    assert await desk.refusal("acme", good.id, purpose="calls", language="en") is None
     refusals = [
         await desk.refusal(tenant, consent_id)
         for tenant, consent_id in (

@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from sessions.secret import DeploymentSecret
 from sessions.store import Store, key
 from sessions.voice_desk import VoiceDesk
 from sessions.voice_limits import VoiceLimits
+from sessions.voices import StoredVoice
 from tests.peers.redis import RedisServer
 from tests.sessions.conftest import Clock, eventually
 from tts_core.errors import BadRequest, Busy, EngineError, Forbidden, LimitExceeded, StoreError, UnknownVoice
@@ -30,7 +32,7 @@ from tts_core.errors import BadRequest, Busy, EngineError, Forbidden, LimitExcee
 SECRET = DeploymentSecret(b"deployment secret of these tests")
 PREFIX = np.random.default_rng(3).standard_normal((8, 1024)).astype("<f2").tobytes()
 CLIP = hashlib.sha256(b"a clip").hexdigest()
-TERMS = ConsentTerms("person:17", Reach.PERMANENT, ("calls",), ("en",), How.WRITTEN, "5f" * 32)
+TERMS = ConsentTerms("person:17", Reach.PERMANENT, ("calls",), ("*",), How.WRITTEN, "5f" * 32)
 
 
 class Model:
@@ -147,7 +149,7 @@ async def test_a_bad_consent_computes_nothing(store: Store, clock: Clock, what: 
         "foreign": await _consent(desk, "other"),
         "revoked": await _consent(desk),
         "wrong kind": await _consent(desk, kind=Reach.SESSION),
-        "wrong language": await _consent(desk),
+        "wrong language": await _consent(desk, languages=("en",)),
         "wrong purpose": await _consent(desk),
         "free text": "the speaker has agreed",
     }[what]
@@ -184,6 +186,32 @@ async def test_consent_that_is_revoked_while_we_compute(desk: VoiceDesk) -> None
     with pytest.raises(Forbidden):
         await task
     assert await desk.catalogue.list("acme") == ()
+
+
+async def test_consent_that_is_revoked_in_the_moment_before_it_is_kept(
+    desks: list[VoiceDesk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the last look at the consent and before the voice is among those that a revocation finds."""
+    desk = desks[0]
+    consent, put = await _consent(desk), desk.voices.put
+
+    async def late(*args: Any, **how: Any) -> StoredVoice:
+        await desks[1].consents.revoke("acme", consent)
+        return await put(*args, **how)
+
+    monkeypatch.setattr(desk.voices, "put", late)
+    with pytest.raises(Forbidden, match="meanwhile"):
+        await desk.enrolment.enrol("acme", None, CLIP, "m1", consent, Model())
+    assert await desk.catalogue.list("acme") == ()
+    assert await desk.catalogue.counts("acme") == (0, 0)
+
+
+async def test_a_consent_for_some_languages_wants_to_know_which(desk: VoiceDesk) -> None:
+    consent, model = await _consent(desk, languages=("en", "de-AT")), Model()
+    with pytest.raises(BadRequest, match="en, de-AT") as error:
+        await desk.enrolment.enrol("acme", None, CLIP, "m1", consent, model)
+    assert (error.value.field, model.begun) == ("language", 0)
+    assert await desk.enrolment.enrol("acme", None, CLIP, "m1", consent, model, language="de-AT")
 
 
 async def test_revocation_ends_what_was_made(desks: list[VoiceDesk]) -> None:

@@ -140,6 +140,13 @@ async def test_whatever_the_consent_one_person_speaks_and_none_who_is_denied(off
     assert (finding.code, finding.severity) == ("denied", "refuse")
     (row,) = await office.rows("voice.refused")
     assert row.subject == written.id
+    deaf = VoiceCheck(office.desk.consents, office.desk.audit, None, office.denied)
+    assert [(f.code, f.severity) for f in await deaf.look(await clip(joe()[1]), written)] == [
+        ("denied", "refuse")
+    ]
+    for entry in await office.denied.entries():
+        await office.denied.remove(entry.id)
+    assert await deaf.look(await clip(joe()[1]), written) == []
     assert await office.check.look(await clip(joe()[1]), written) == []
 
 

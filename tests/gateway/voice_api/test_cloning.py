@@ -87,15 +87,15 @@ async def test_who_is_too_many_or_too_late_is_told_before_a_clip_is_read(start_g
     gateway = await start_gateway(engine=ToneEngine(can_clone=True))
     made = gateway.services.cloning
     with contextlib.ExitStack() as places:
-        for _ in range(AT_ONCE):
-            places.enter_context(made.place())
-        with pytest.raises(Busy), made.place():
+        for n in range(AT_ONCE):
+            places.enter_context(made.place(f"tenant {n % 2}"))
+        with pytest.raises(Busy), made.place("another"):
             pass
-    with pytest.raises(ValueError, match="of the block"), made.place():
+    with pytest.raises(ValueError, match="of the block"), made.place("default"):
         raise ValueError("of the block")
     with contextlib.ExitStack() as places:  # all are free again
-        for _ in range(AT_ONCE):
-            places.enter_context(made.place())
+        for n in range(AT_ONCE):
+            places.enter_context(made.place(f"tenant {n % 2}"))
     gateway.services.draining.set()
-    with pytest.raises(Draining), made.place():
+    with pytest.raises(Draining), made.place("default"):
         pass
