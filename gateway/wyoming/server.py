@@ -149,6 +149,8 @@ class Connection:
             raise LegClosed("the connection is closed")
         writer.write(data)
         self._sent.inc(len(data))
+        if not writer.transport.get_write_buffer_size():
+            return  # it has left already: nothing to wait for, and a timer saved for each piece of audio
         try:
             async with asyncio.timeout(SEND_DEADLINE_S):
                 await writer.drain()
