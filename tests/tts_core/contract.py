@@ -97,7 +97,7 @@ class EngineContract:
         if not engine.info.word_marks:
             return
         chunks = await self.speak(engine)
-        assert all(m.sample_start >= c.start_sample for c in chunks for m in c.words), "a word after its audio"
+        assert all(m.sample_start >= c.start_sample for c in chunks for m in c.words), "too late"
         marks = [mark for chunk in chunks for mark in chunk.words]
         assert [self.text[m.text_start : m.text_end] for m in marks] == self.text.split()
         at = 0
