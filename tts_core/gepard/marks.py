@@ -83,9 +83,10 @@ class Marks:
         return tuple(out)
 
     def finish(self, begin: int, total: int) -> tuple[WordMark, ...]:
-        """The words that are left, over what is left of ``total`` samples; ``begin``: where the last chunk does.
+        """The words that are left, over what is left of ``total`` samples.
 
-        If they came sooner than was thought they take what they need, but nothing of the chunks before.
+        The last chunk begins at ``begin``. Words that came sooner than was thought take what they need, but
+        nothing of the chunks before.
         """
         left = self._words[self._given :]
         whole = sum(stop - start + 1 for start, stop in left)
