@@ -134,6 +134,8 @@ class Protocol:
             message = _MESSAGE.decode(text)
         except msgspec.DecodeError as error:  # covers ValidationError
             return self._unreadable(text, error)
+        except UnicodeEncodeError:  # half a surrogate pair, which no UTF-8 holds
+            raise PeerViolation("a message must be JSON") from None
         if self.stopped:
             return self._warn("after_stop", "a message came after stop")
         if isinstance(message, messages.Media):

@@ -290,6 +290,11 @@ Message = st.fixed_dictionaries(
 )
 
 
+def test_half_a_surrogate_pair_is_a_violation() -> None:
+    with pytest.raises(PeerViolation, match="JSON"):
+        Protocol().receive_text('{"event":"connected\ud83d"}')
+
+
 @given(st.lists(st.text(max_size=60) | Message.map(json.dumps), max_size=12))
 def test_anything_gives_events_or_a_violation_and_nothing_else(messages: list[str]) -> None:
     protocol = Protocol()
