@@ -280,7 +280,7 @@ SOCKETS: tuple[SocketDoor, ...] = (
 
 
 class DoorClient:
-    """One connection; what came is kept. ``told``: with the loop's time; ``texts``: as they came, short ones."""
+    """One connection; what came is kept. ``told``: with the loop's time; ``texts``: raw, the short ones."""
 
     def __init__(self, gateway: Running, door: SocketDoor, ws: aiohttp.ClientWebSocketResponse) -> None:
         self.gateway, self.door, self.ws = gateway, door, ws
