@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import time
 from collections.abc import Callable, Coroutine
@@ -11,11 +10,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from gateway.remote import RemoteGateway, ask, need_running, note, remote_options, send
+from gateway.remote import (
+    RemoteGateway,
+    ask,
+    need_running,
+    note,
+    read_file,
+    remote_options,
+    runs,
+    send,
+)
 from tts_core.errors import VoxwireError
 
 ADD_S = 90.0
-MOST_BYTES = 10_000_000
 
 
 def add_deny(actions: argparse._SubParsersAction[Any]) -> None:
@@ -47,11 +54,7 @@ def _run(
         async with RemoteGateway(args) as gateway:
             await command(gateway, args)
 
-    def run(args: argparse.Namespace) -> int:
-        asyncio.run(ready(args))
-        return 0
-
-    return run
+    return runs(ready)
 
 
 async def _add(gateway: RemoteGateway, args: argparse.Namespace) -> None:
@@ -59,7 +62,7 @@ async def _add(gateway: RemoteGateway, args: argparse.Namespace) -> None:
 
     form = aiohttp.FormData(default_to_multipart=True)
     form.add_field("reason", args.reason)
-    form.add_field("file", _read(args.file), filename="clip")
+    form.add_field("file", read_file(args.file), filename="clip")
     note("listening to the recording")
     print((await send(gateway, "POST", "/v1/denied", within=ADD_S, data=form))["id"])
 
@@ -85,20 +88,11 @@ async def _export(gateway: RemoteGateway, args: argparse.Namespace) -> None:
 
 async def _import(gateway: RemoteGateway, args: argparse.Namespace) -> None:
     try:
-        asked = json.loads(_read(args.file))
+        asked = json.loads(read_file(args.file))
     except ValueError:
         raise VoxwireError(f"{args.file} is no export of denied voices") from None
     added = (await ask(gateway, "POST", "/v1/denied/import", asked))["added"]
     note(f"{added} voices are new on the list", stay=True)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise VoxwireError(f"{path} is larger than {MOST_BYTES // 1_000_000} MB")
-        return path.read_bytes()
-    except OSError as error:
-        raise VoxwireError(f"{path} cannot be read: {error.strerror}") from None
 
 
 __all__ = ["add_deny"]

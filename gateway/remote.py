@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from gateway.settings import Settings
@@ -13,6 +16,8 @@ from tts_core.errors import VoxwireError
 
 PROBE_S = 1.0
 ASK_S = 10.0
+MOST_BYTES = 10_000_000
+"""Of a file that is sent."""
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
@@ -114,6 +119,31 @@ def note(text: str, *, stay: bool = False) -> None:
     elif stay:
         sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def runs(
+    command: Callable[[argparse.Namespace], Coroutine[Any, Any, None]],
+) -> Callable[[argparse.Namespace], int]:
+    """A command as the command line calls it."""
+
+    def run(args: argparse.Namespace) -> int:
+        asyncio.run(command(args))
+        return 0
+
+    return run
+
+
+def read_file(path: Path) -> bytes:
+    """A file to be sent. Raises VoxwireError, in our words, for one that is empty or has over MOST_BYTES."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise VoxwireError(f"{path} is larger than {MOST_BYTES // 1_000_000} MB")
+        data = path.read_bytes()
+    except OSError as error:
+        raise VoxwireError(f"{path} cannot be read: {error.strerror}") from None
+    if not data:
+        raise VoxwireError(f"{path} is empty")
+    return data
 
 
 async def ask(gateway: RemoteGateway, method: str, path: str, body: dict[str, object] | None = None) -> Any:

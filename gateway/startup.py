@@ -33,12 +33,15 @@ from sessions.voice_desk import VoiceDesk
 from sessions.voice_limits import VoiceLimits
 from telephony.wheel import TimerWheel
 from tts_core.engine import Engine, Keeper, Observed
-from tts_core.errors import SettingsError
+from tts_core.errors import SettingsError, StoreError
 from tts_core.scheduler import Scheduler
 from tts_core.text.normaliser import Normaliser
 
 SAMPLE_S = 0.5
 """How often the lead of every listener is looked at."""
+
+NOTE_AGAIN_S = 5.0
+"""Between attempts to write a row while the store is away."""
 
 _log = logging.getLogger(__name__)
 
@@ -132,6 +135,7 @@ async def start(services: Services) -> None:
         await _phrases(services, store, secret)
     closing.push_async_callback(services.normaliser.close)
     services.spawn(services.normaliser.start(), name="normaliser start")  # it works meanwhile
+    services.spawn(_note_marking(services), name="marking noted")
     _watch_engine(services)
     if isinstance(services.engine, Keeper):
         _forget_deleted(services, services.engine)
@@ -225,6 +229,18 @@ def _secret(settings: Settings) -> DeploymentSecret:
         return DeploymentSecret.load(settings.data_dir / "secret")
     except SettingsError as error:
         raise SettingsError(f"data_dir = {str(settings.data_dir)!r}: {error.message}") from None
+
+
+async def _note_marking(services: Services) -> None:
+    """A row of the audit chain at each start: whether speech carries a mark here (trust.md L7, L9)."""
+    event = "mark.on" if services.settings.mark else "mark.off"
+    while True:
+        try:
+            await services.desk.audit.append(event, details={"node": services.desk.nodes.node})
+        except StoreError:
+            await asyncio.sleep(NOTE_AGAIN_S)
+        else:
+            return
 
 
 async def _sample_leads(services: Services) -> None:

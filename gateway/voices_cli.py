@@ -8,12 +8,23 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.deny_cli import add_deny
-from gateway.remote import RemoteGateway, ask, need_running, note, remote_options, running, send, settings_of
+from gateway.remote import (
+    RemoteGateway,
+    ask,
+    need_running,
+    note,
+    read_file,
+    remote_options,
+    running,
+    runs,
+    send,
+    settings_of,
+)
 from tts_core.errors import VoxwireError
 
 if TYPE_CHECKING:
@@ -21,7 +32,6 @@ if TYPE_CHECKING:
 
 STATEMENT = "This is my own voice. I agree that a voice is made from it here and speaks what I have it say."
 """What ``--self`` says; its SHA-256 is the evidence of the consent."""
-MOST_BYTES = 10_000_000
 ADD_S = 150.0
 _PIECE = 65_536
 _TICK_S = 0.2
@@ -31,7 +41,7 @@ def add_voices(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the command ``voices`` to ``commands``."""
     voices = commands.add_parser("voices", help="list the voices; make or delete one of your own")
     remote_options(voices)
-    voices.set_defaults(run=_run(_list))
+    voices.set_defaults(run=runs(_list))
     actions = voices.add_subparsers(dest="action", metavar="ACTION", parser_class=type(voices))
 
     listing = actions.add_parser("list", help="list the voices (the same without an action)")
@@ -55,7 +65,7 @@ def add_voices(commands: argparse._SubParsersAction[Any]) -> None:
         "--subject", default="", help="your own code for the person, never a name (default: made)"
     )
     remote_options(add, again=True)
-    add.set_defaults(run=_run(_add))
+    add.set_defaults(run=runs(_add))
 
     add_deny(actions)
 
@@ -71,22 +81,12 @@ def add_voices(commands: argparse._SubParsersAction[Any]) -> None:
     )
     consent_aloud.add_argument("--subject", default="", help="as of 'add'")
     remote_options(consent_aloud, again=True)
-    consent_aloud.set_defaults(run=_run(_consent_aloud))
+    consent_aloud.set_defaults(run=runs(_consent_aloud))
 
     remove = actions.add_parser("rm", help="delete a voice; prints the signed receipt")
     remove.add_argument("id", help="the voice's id, see 'voxwire voices'")
     remote_options(remove, again=True)
-    remove.set_defaults(run=_run(_remove))
-
-
-def _run(
-    command: Callable[[argparse.Namespace], Coroutine[Any, Any, None]],
-) -> Callable[[argparse.Namespace], int]:
-    def run(args: argparse.Namespace) -> int:
-        asyncio.run(command(args))
-        return 0
-
-    return run
+    remove.set_defaults(run=runs(_remove))
 
 
 async def _list(args: argparse.Namespace) -> None:
@@ -106,8 +106,8 @@ async def _list(args: argparse.Namespace) -> None:
 
 
 async def _add(args: argparse.Namespace) -> None:
-    clip = _read(args.file)
-    document = _read(args.licensed) if args.licensed is not None else b""
+    clip = read_file(args.file)
+    document = read_file(args.licensed) if args.licensed is not None else b""
     await need_running(args)
     async with RemoteGateway(args) as gateway:
         consent = args.consent or await _consent(gateway, args, document)
@@ -122,7 +122,7 @@ async def _add(args: argparse.Namespace) -> None:
 async def _consent_aloud(args: argparse.Namespace) -> None:
     if args.challenge and args.answer is None:
         raise VoxwireError("name the recording in which the text was read, too")
-    answer = _read(args.answer) if args.answer is not None else b""
+    answer = read_file(args.answer) if args.answer is not None else b""
     await need_running(args)
     async with RemoteGateway(args) as gateway:
         if not answer:
@@ -208,18 +208,6 @@ class _Progress:
             else:
                 note(f"making the voice: {seconds:.1f} s so far")
             await asyncio.sleep(_TICK_S)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise VoxwireError(f"{path} is larger than {MOST_BYTES // 1_000_000} MB")
-        data = path.read_bytes()
-    except OSError as error:
-        raise VoxwireError(f"{path} cannot be read: {error.strerror}") from None
-    if not data:
-        raise VoxwireError(f"{path} is empty")
-    return data
 
 
 async def _remove(args: argparse.Namespace) -> None:

@@ -50,7 +50,7 @@ async def test_what_does_not_work_is_told_in_one_line(gateway: Running, home: Pa
     (home / "them.wav").write_bytes(recording(speakers.joe()[0]))
     for args, words in (
         (("add", "none.wav", "--reason", "r"), "cannot be read"),
-        (("add", "empty.wav", "--reason", "r"), "missing"),
+        (("add", "empty.wav", "--reason", "r"), "is empty"),
         (("add", "them.wav", "--reason", "Jane Doe"), "a reason is an id"),
         (("rm", "dv_1"), "no such entry"),
         (("rm", "../tone"), "no such entry"),

@@ -4,13 +4,15 @@ import asyncio
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway import startup
 from gateway.settings import Settings
+from sessions.audit import AuditChain, AuditRow
 from tests.tone import ToneEngine
-from tts_core.errors import SettingsError
+from tts_core.errors import SettingsError, StoreError
 
 KEY = "a-long-enough-key-0123"
 
@@ -119,3 +121,28 @@ async def test_a_shared_store_asks_for_a_shared_secret(
             assert any("VOXWIRE_SECRET" in record.msg for record in caplog.records) == told
     finally:
         logger.removeHandler(caplog.handler)
+
+
+@pytest.mark.parametrize(("mark", "event"), [(True, "mark.on"), (False, "mark.off")])
+async def test_whether_speech_is_marked_stands_in_the_audit_chain(
+    tmp_path: Path, mark: bool, event: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each start, and also where the store is away at first (trust.md L7)."""
+    monkeypatch.setattr(startup, "NOTE_AGAIN_S", 0.0)
+    append, away = AuditChain.append, iter((True, True))
+
+    async def failing(chain: AuditChain, *row: Any, **how: Any) -> AuditRow:
+        if next(away, False):
+            raise StoreError("the store is away")
+        return await append(chain, *row, **how)
+
+    monkeypatch.setattr(AuditChain, "append", failing)
+    services = startup.build(settings(tmp_path, mark=mark), engine=ToneEngine())
+    await startup.start(services)
+    async with asyncio.timeout(10):
+        while [row.event async for row in services.desk.audit.rows()][:1] != [event]:
+            await asyncio.sleep(0)
+    (row, *_) = [row async for row in services.desk.audit.rows()]
+    assert row.details == {"node": services.desk.nodes.node}
+    await services.stop_tasks()
+    await startup.close(services)
