@@ -247,6 +247,37 @@ class Deepgram(SocketDoor):
         return Told("other")
 
 
+class DeepgramV2(Deepgram):
+    """``/v2/speak``, where a flush is the end of a turn."""
+
+    name, path = "deepgram-v2", f"/v2/speak?model=tone&encoding=linear16&sample_rate={RATE}"
+
+    def flush(self, context: str) -> list[Json]:
+        return []
+
+    def end(self, context: str) -> list[Json]:
+        return [{"type": "Flush"}]
+
+    def cancel(self, context: str) -> list[Json]:
+        return [{"type": "Interrupt"}]
+
+    def read(self, raw: str | bytes, memory: dict[int, str]) -> Told:
+        if isinstance(raw, bytes):
+            return Told("audio", "", raw)
+        said = json.loads(raw)
+        match said["type"]:
+            case "SpeechMetadata" | "SpeechInterrupted":
+                return Told("end")
+            case "Warning":
+                assert said["code"]
+                return Told("refusal", words=said["description"])
+            case "Error":
+                assert said["code"]
+                return Told("error", words=said["description"])
+        assert said["type"] in {"Connected", "SpeechStarted", "Flushed", "SessionMetadata"}
+        return Told("other")
+
+
 class Jambonz(SocketDoor):
     """The streaming socket, on which an end is not told."""
 
@@ -275,7 +306,7 @@ class Jambonz(SocketDoor):
 
 
 SOCKETS: tuple[SocketDoor, ...] = (
-    *(Native(), Cartesia(), ElevenLabs(), ElevenLabsSingle(), Deepgram(), Jambonz()),
+    *(Native(), Cartesia(), ElevenLabs(), ElevenLabsSingle(), Deepgram(), DeepgramV2(), Jambonz()),
 )
 
 
@@ -472,6 +503,7 @@ POSTS: tuple[PostDoor, ...] = (
         error_keys=frozenset({"error"}),
     ),
     PostDoor("deepgram", _DG, "text", error_keys=frozenset({"err_code", "err_msg", "request_id"})),
+    PostDoor("deepgram-v2", _DG.replace("v1", "v2"), "text", error_keys=frozenset({"err_code", "err_msg"})),
     PostDoor(
         "vapi",
         "/webhooks/vapi",

@@ -84,8 +84,9 @@ async def test_on_a_wire_without_ids_old_audio_is_over_before_the_new_r3(
         await client.end("b")
         await client.over("b", 2)  # the flush that was cut is never answered: Cleared, then Flushed
         await asyncio.sleep(30)
-        kinds = [kind for kind, _ in itertools.groupby(told.kind for _, told in client.told)]
-        assert kinds == (["other", "audio", "end", "audio", "end"] if door.ends else ["other", "audio"])
+        told = [told.kind for _, told in client.told if told.kind != "other"]
+        kinds = [kind for kind, _ in itertools.groupby(told)]
+        assert kinds == (["audio", "end", "audio", "end"] if door.ends else ["audio"])
         assert gateway.engine.spoken[-1] == "Seven."
 
 

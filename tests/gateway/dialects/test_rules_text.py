@@ -180,7 +180,8 @@ async def test_unspeakable_text_is_a_short_silence_r16_fact_8(gateway: Running, 
             assert not door.ends or client.of("a")[-1].kind == "end"  # not before the audio (R6)
             assert audio == bytes(len(audio))
             assert 0.02 <= len(audio) / 2 / RATE <= 0.06 or (text == "<break/>" and audio)
-            assert client.faults == []
+            # Version 2 of Deepgram has a warning for it, which is no error.
+            assert [told.kind for told in client.faults] == ["refusal"] * (door.name == "deepgram-v2")
     assert gateway.engine.requests == []
 
 
