@@ -203,7 +203,9 @@ class DenyList:
     # The store
 
     async def _write(self, entries: dict[str, _Kept]) -> None:
-        rows = {name: self._sealed(name, kept) for name, kept in entries.items()}
+        rows = await asyncio.to_thread(
+            lambda: {name: self._sealed(name, kept) for name, kept in entries.items()}
+        )
         await self._store.table_set(TABLE, rows, values={MARK: secrets.token_bytes(8)})
         self._read = None
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from gateway.intake.activity import RATE
-from gateway.intake.clip import Clip, decode_clip
+from gateway.intake.clip import Clip, decode_clip, overwrite
 from gateway.intake.decoder import Limits
 from gateway.intake.quality import Finding, assess, refuse
 from gateway.trust.challenge import WRONG_WORDS, Challenge, ChallengeGone, Challenges, Issued
@@ -100,7 +100,7 @@ class Verifier:
             await self._open(tenant, challenge_id)
             clip = await decode_clip(answer, limits=ANSWER)
         finally:
-            answer[:] = bytes(len(answer))
+            overwrite(memoryview(answer))
         try:
             refuse(assess(clip))
             voice = await asyncio.to_thread(self._voice, clip)

@@ -79,8 +79,7 @@ async def create(request: web.Request) -> web.Response:
 async def listed(request: web.Request) -> web.Response:
     """The entries, oldest first."""
     services = await _admitted(request)
-    found = [msgspec.to_builtins(entry) for entry in await services.denied.entries()]
-    return web.json_response({"denied": found})
+    return web.json_response(body=msgspec.json.encode({"denied": await services.denied.entries()}))
 
 
 async def remove(request: web.Request) -> web.Response:
