@@ -75,6 +75,7 @@ class Turns:
         """Of the turns that begin from now on."""
         self._allowance = Allowance(principal)
         self._count = 0
+        self._refused = False
         self.turn: Turn | None = None
         """The one under way; None between two."""
 
@@ -92,7 +93,9 @@ class Turns:
         if turn is not None:
             turn.runner.text(text)
         elif text.strip():
+            self._refused = True
             turn = self._open(text)
+            self._refused = False
         else:
             return
         turn.fresh = True
@@ -102,7 +105,10 @@ class Turns:
         """Speak all that was said; ``flushed`` is told after its last audio."""
         turn = self.open
         if turn is None:
-            await self._telling.flushed(None)
+            # One that was refused has ended by its error: its flush, already under way, is no second end.
+            refused, self._refused = self._refused, False
+            if not refused:
+                await self._telling.flushed(None)
             return
         turn.flushes += 1
         turn.fresh = False
@@ -111,7 +117,7 @@ class Turns:
 
     async def clear(self) -> Cancelled | None:
         """Cut what is spoken and drop what waits; how far it was heard. No audio is told after that."""
-        turn, self.turn = self.turn, None
+        turn, self.turn, self._refused = self.turn, None, False
         if turn is None:
             return None
         turn.over = True

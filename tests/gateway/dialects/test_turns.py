@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from gateway.dialects.turns import Telling, Turn, Turns
 from gateway.speaking import Voice
 from gateway.spoken import base_options
 from sessions.events import Audio, Event
 from sessions.principal import Principal
 from tests.peers.gateway import Running, on_gateway
-from tts_core.errors import EngineCrashed, VoxwireError
+from tests.tone import ToneEngine
+from tts_core.errors import Busy, EngineCrashed, VoxwireError
 
 SOMEBODY = Principal("default", "key")
 WORD = 4800
@@ -80,6 +83,19 @@ async def test_an_answer_to_a_flush_comes_behind_what_an_end_lets_go(gateway: Ru
     await listener.turns.flush()
     await asyncio.sleep(1)
     assert gateway.engine.spoken[-1] == "One two."
+
+
+@on_gateway(lambda: ToneEngine(xrt=0.5))
+async def test_the_flush_of_a_turn_that_was_refused_is_not_answered_r13(gateway: Running) -> None:
+    """Its error was its end; a flush of nothing at all is answered as ever."""
+    listener = Listener(gateway)
+    for _ in range(2):
+        with pytest.raises(Busy):
+            listener.turns.say("One two.")
+        await listener.turns.flush()
+        assert listener.told == []
+    await listener.turns.flush()
+    assert listener.told == ["flushed -"]
 
 
 @on_gateway()
