@@ -181,6 +181,25 @@ async def test_phrases_are_cached_for_those_who_ask(gateway: Running) -> None:
         assert len(gateway.engine.requests) == engine
 
 
+@on_gateway(lambda: ToneEngine(work_s=0.2))
+async def test_what_a_tenant_said_cannot_be_told_by_anothers_first_audio_s24(gateway: Running) -> None:
+    """In virtual time, so the same to the microsecond and not only in distribution."""
+    keeps = replace(ACME, phrase_cache=True)
+
+    async def waits(principal: Principal, text: str) -> float:
+        said = Said(gateway, principal, cache=True)
+        await said.say(text)
+        await asyncio.sleep(0.01)
+        return said.runner.context.stats.first_audio
+
+    uncached = await waits(keeps, "Your code is four two.")
+    assert uncached >= 0.2
+    assert await waits(keeps, "Your code is four two.") < 0.1
+    other = replace(keeps, tenant="other")
+    for text in ("Your code is four two.", "Your code is one nine."):
+        assert await waits(other, text) == pytest.approx(uncached, abs=1e-6)
+
+
 @on_gateway(phrase_bytes=0)
 async def test_without_a_cache_all_is_spoken(gateway: Running) -> None:
     for _ in range(2):
