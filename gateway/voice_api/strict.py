@@ -1,8 +1,8 @@
 """JSON from clients of these routes, read strictly (trust.md S11).
 
 A key twice in one object is refused: of two readers one may take the first and the other the last. So are
-numbers
-that are not finite (JSON has none, Python's reader does), and fields that the type does not have.
+numbers that are not finite (JSON has none, Python's reader does), halves of characters (``\\ud800``: no text
+that can be written down), every encoding but UTF-8 (RFC 8259, 8.1), and fields that the type does not have.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ T = TypeVar("T")
 def decode(raw: bytes, kind: type[T]) -> T:
     """``raw`` as a ``kind``. Raises BadRequest that names the field."""
     try:
-        plain = json.loads(raw, object_pairs_hook=_unique, parse_constant=_not_finite)
+        plain = json.loads(raw.decode(), object_pairs_hook=_unique, parse_constant=_not_finite)
+        if b"\\u" in raw:
+            json.dumps(plain, ensure_ascii=False).encode()  # fails for half a character
         return msgspec.convert(plain, kind)
     except msgspec.ValidationError as error:
         raise fault.bad_request(error) from None

@@ -36,6 +36,8 @@ def test_what_was_written_is_read(wanted: dict[str, Any]) -> None:
     "raw",
     [
         *(b"", b"[]", b"null", b'"x"', b"{", b"\xff", b'{"name": 1}', b'{"extra": ""}', b'{"ttl": "1"}'),
+        *(rb'{"name": "\ud800"}', rb'{"parts": ["a\udc00\ud800"]}', rb'{"\ud800": 1}'),
+        *('{"name": "a"}'.encode("utf-16"), '{"name": "a"}'.encode("utf-8-sig")),
         *(b'{"ttl": NaN}', b'{"ttl": Infinity}', b'{"name": "a", "name": "a"}', b'{"name": "a",}'),
         *(b'{"parts": ' + b"[" * 5000 + b"]" * 5000 + b"}", b'{"ttl": ' + b"9" * 5000 + b"}"),
     ],
@@ -51,3 +53,7 @@ def test_no_bytes_give_another_error(raw: bytes) -> None:
         decode(raw, Asked)
     except BadRequest as error:
         assert error.message
+
+
+def test_escaped_pairs_are_characters() -> None:
+    assert decode(rb'{"name": "\ud83d\ude00\u00e9"}', Asked).name == "😀é"
