@@ -1,7 +1,7 @@
-"""JSON from clients of these routes, read strictly (trust.md S11).
+r"""JSON from clients of these routes, read strictly (trust.md S11).
 
 A key twice in one object is refused: of two readers one may take the first and the other the last. So are
-numbers that are not finite (JSON has none, Python's reader does), halves of characters (``\\ud800``: no text
+numbers that are not finite (JSON has none, Python's reader does), halves of characters (``\ud800``: no text
 that can be written down), every encoding but UTF-8 (RFC 8259, 8.1), and fields that the type does not have.
 """
 
