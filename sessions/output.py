@@ -20,6 +20,9 @@ from .events import AudioFormat
 RAMP_MS = (20, 40, 80, 100)
 """Block lengths: the first ones short so that audio starts soon, later ones long so that it costs little."""
 
+AHEAD_MS = 200
+"""Block length for a listener who has audio for a while: half as many messages."""
+
 
 class Mark(Protocol):
     """What lays a mark in one context's audio (``telephony.dsp.mark.Stream``)."""
@@ -54,9 +57,14 @@ class OutputStage:
         self._held: list[Samples] = []
         self._held_n = 0
         self._blocks = 0
+        self._ahead = False
 
-    def push(self, pcm: Samples) -> list[tuple[bytes, int]]:
-        """Add native PCM float32 [n]; returns full blocks as (bytes, samples). Costs what ``n`` costs."""
+    def push(self, pcm: Samples, *, ahead: bool = False) -> list[tuple[bytes, int]]:
+        """Add native PCM float32 [n]; returns full blocks as (bytes, samples). Costs what ``n`` costs.
+
+        ``ahead``: the listener has audio for a while, so that a longer block may be waited for.
+        """
+        self._ahead = ahead
         self._hold(self._resampler.process(pcm))
         return self._cut()
 
@@ -104,7 +112,11 @@ class OutputStage:
         return out
 
     def _size(self) -> int:
-        return self._fmt.rate * RAMP_MS[min(self._blocks, len(RAMP_MS) - 1)] // 1000
+        if self._blocks < len(RAMP_MS):
+            length = RAMP_MS[self._blocks]
+        else:
+            length = AHEAD_MS if self._ahead else RAMP_MS[-1]
+        return self._fmt.rate * length // 1000
 
     def _encoded(self, pcm: Samples) -> tuple[bytes, int]:
         self._blocks += 1

@@ -24,7 +24,7 @@ from tts_core.text.segment import Segment, Utterance
 
 from .context import Context, ContextOptions, FlushMark, State, Work
 from .events import Audio, Cancelled, Event, Flushed, Heard, Words
-from .output import Marks, OutputStage
+from .output import RAMP_MS, Marks, OutputStage
 from .playback import Clock, Playback
 from .words import WordAligner
 
@@ -49,6 +49,9 @@ IDLE_RELEASE_S = 2.0
 
 SLICE_S = 0.25
 """Audio converted before others get their turn on the loop: well under a millisecond of work."""
+
+AHEAD_S = 1.0
+"""Lead of the listener from which audio goes in longer blocks; a slow engine never gets there."""
 
 UNSPEAKABLE_S = 0.04
 """Silence for a context without anything to say: clients take zero audio for a failure (protocols.md 0.8)."""
@@ -456,7 +459,8 @@ class ContextRunner:
             piece = pcm[at : at + size]
             if volume != 1.0:
                 piece = np.tanh(piece * np.float32(volume))
-            await self._emit(self._stage.push(piece), ready_at=ready_at)
+            ahead = self.playback.lead() > AHEAD_S
+            await self._emit(self._stage.push(piece, ahead=ahead), ready_at=ready_at)
             await asyncio.sleep(0)
 
     async def _silence(self, seconds: float, *, flush: bool = False) -> None:
@@ -468,7 +472,7 @@ class ContextRunner:
 
     async def _emit(self, blocks: list[tuple[bytes, int]], *, ready_at: float | None = None) -> None:
         for data, samples in blocks:
-            await self._pace()
+            await self._pace(samples)
             if self.context.terminal:
                 raise asyncio.CancelledError
             start = self.playback.sent_samples
@@ -485,7 +489,9 @@ class ContextRunner:
                 self._speech.observer.first_audio(self.context)
             await self._sink(event)
 
-    async def _pace(self) -> None:
+    async def _pace(self, samples: int) -> None:
+        # One block of the usual length may go beyond the run-ahead, a longer one waits for that.
+        most = self.options.run_ahead_s - max(0.0, samples / self.options.format.rate - RAMP_MS[-1] / 1000)
         # Looked at again at least every 250 ms: the client's reports may move the clock meanwhile.
-        while (over := self.playback.lead() - self.options.run_ahead_s) > 0:  # noqa: ASYNC110
+        while (over := self.playback.lead() - most) > 0:  # noqa: ASYNC110
             await asyncio.sleep(min(over, 0.25))

@@ -446,9 +446,37 @@ class Jambonz(Socket):
                     await self.receive()
 
 
+class Wyoming(Talker):
+    """Home Assistant's protocol over TCP: JSON lines with a payload behind; a connection for each text."""
+
+    name = "wyoming"
+    address = ("", 0)
+    """Set by the bench that has started a gateway with it."""
+
+    async def _chunks(self, text: str) -> AsyncIterator[bytes]:
+        reader, writer = await asyncio.open_connection(*self.address)
+        try:
+            asked = {"type": "synthesize", "data": {"text": text, "voice": {"name": self.voice}}}
+            writer.write(json.dumps(asked).encode() + b"\n")
+            while line := await reader.readline():
+                event = json.loads(line)
+                data = await reader.readexactly(event.get("data_length") or 0)
+                payload = await reader.readexactly(event.get("payload_length") or 0)
+                if event["type"] == "error":
+                    told = event.get("data") or json.loads(data)
+                    raise Refused(str(told.get("code")))
+                if event["type"] == "audio-chunk":
+                    yield payload
+                if event["type"] == "audio-stop":
+                    return
+            raise Refused("closed")
+        finally:
+            writer.transport.abort()
+
+
 TALKERS: tuple[type[Talker], ...] = (
     Native, Deepgram, Jambonz, Cartesia, ElevenMulti, ElevenSingle, OpenAi, OpenAiEvents, CartesiaBytes,
-    CartesiaSse, ElevenHttp, Vapi,
+    CartesiaSse, ElevenHttp, Vapi, Wyoming,
 )  # fmt: skip
 BASE64 = frozenset({"cartesia", "elevenlabs multi", "elevenlabs single", "openai sse", "cartesia sse"})
 """Dialects that put audio into JSON."""

@@ -7,6 +7,7 @@ import contextlib
 import signal
 import tempfile
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from gateway.logs import setup
 from tests.peers.gateway import open_gateway
@@ -20,9 +21,12 @@ async def main() -> None:
     setup("error", "text")
     with tempfile.TemporaryDirectory(prefix="voxwire-bench-") as folder:
         async with contextlib.AsyncExitStack() as stack:
-            engine = ToneEngine(slots=400, xrt=2000.0)
-            gateway = await open_gateway(stack, Path(folder) / "data", engine=engine, max_contexts=400)
-            print(gateway.url, flush=True)
+            engine = ToneEngine(slots=400, xrt=2000.0, work_s=0.0)
+            gateway = await open_gateway(
+                stack, Path(folder) / "data", engine=engine, max_contexts=400, wyoming="127.0.0.1:0"
+            )
+            assert gateway.services.wyoming is not None
+            print(gateway.url, *urlsplit(gateway.services.wyoming.url).netloc.split(":"), flush=True)
             await stop.wait()
 
 

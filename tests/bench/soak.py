@@ -31,7 +31,7 @@ import numpy as np
 
 from telephony.dsp.pcm import decode, encode
 from telephony.dsp.resample import Resampler
-from tests.bench._talkers import RATE, TALKERS, Said, Talker
+from tests.bench._talkers import RATE, TALKERS, Said, Talker, Wyoming
 from tests.bench.report import Report
 from tests.intelligibility.ears import listen
 from tests.peers.process import GatewayProcess
@@ -109,6 +109,15 @@ async def live(client: Client, until: float, draw: random.Random, tally: Tally) 
     await talker.close()
 
 
+def wyoming_of(gateway: GatewayProcess) -> tuple[str, int]:
+    """Where the gateway speaks Wyoming, which it tells right after its first address."""
+    until = time.monotonic() + 10.0
+    while not (found := re.search(r"and at tcp://([^:\s]+):(\d+)", "".join(gateway.log))):
+        assert time.monotonic() < until, "no address of Wyoming's"
+        time.sleep(0.01)
+    return found[1], int(found[2])
+
+
 def rss_mb(pid: int) -> float:
     """Memory of a process."""
     found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
@@ -179,7 +188,8 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     report = Report("soak")
     report.figure("machine's load before the run", os.getloadavg()[0])
-    with GatewayProcess(log_level="warning", resume_s="0") as gateway:
+    with GatewayProcess(log_level="warning", resume_s="0", wyoming="127.0.0.1:0") as gateway:
+        Wyoming.address = wyoming_of(gateway)
         tally = asyncio.run(soak(gateway, args.clients, args.seconds))
         time.sleep(5.0)  # longer than anything is kept for a client that is gone
         left = gauges(gateway.url)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessions.events import AudioFormat, Encoding
-from sessions.output import RAMP_MS, OutputStage
+from sessions.output import AHEAD_MS, RAMP_MS, OutputStage
 from telephony.dsp.mark import Marker, Stream
 from telephony.dsp.pcm import decode
 from tests.tone import RATE, ToneEngine
@@ -31,6 +31,13 @@ def test_first_blocks_are_short() -> None:
     assert [n for _, n in blocks[:6]] == [8 * ms for ms in (*RAMP_MS, 100, 100)]
 
 
+def test_blocks_are_long_for_a_listener_who_has_audio() -> None:
+    stage = OutputStage(RATE, AudioFormat(Encoding.MULAW, 8000))
+    blocks = stage.push(ToneEngine.tone(RATE), ahead=True)
+    assert [n for _, n in blocks] == [8 * ms for ms in (*RAMP_MS, AHEAD_MS, AHEAD_MS, AHEAD_MS)]
+    assert [n for _, n in stage.push(ToneEngine.tone(RATE // 4))] == [8 * RAMP_MS[-1]] * 4
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 9000), min_size=1, max_size=12), st.sampled_from([8000, 22050, 24000]))
 def test_any_pieces_give_the_same_audio(pieces: list[int], rate: int) -> None:
@@ -40,7 +47,7 @@ def test_any_pieces_give_the_same_audio(pieces: list[int], rate: int) -> None:
     stage = OutputStage(RATE, AudioFormat(Encoding.PCM_S16LE, rate))
     got, at = [], 0
     for n in pieces:
-        got += stage.push(pcm[at : at + n])
+        got += stage.push(pcm[at : at + n], ahead=n % 2 == 1)
         at += n
     got += stage.finish()
     assert b"".join(d for d, _ in got) == expected
