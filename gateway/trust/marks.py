@@ -112,14 +112,19 @@ def verdict(marked: bool, record: ConsentRecord) -> list[Finding]:
 
 
 class MarkCheck:
-    """Refuses references that carry this deployment's mark; a ``gateway.trust.check.Check``."""
+    """Refuses references that carry this deployment's mark; a ``gateway.trust.check.Check``.
+
+    One clip at a time: threads that search at once hold each other up, and the event loop with them.
+    """
 
     def __init__(self, marking: Marking) -> None:
         self._marking = marking
+        self._turn = asyncio.Lock()
 
     async def look(self, clip: Clip, record: ConsentRecord) -> list[Finding]:
         """A refusal or, for a licensed voice, a warning. Cancelled, it waits for the window it is at."""
-        found = await self._search(clip)
+        async with self._turn:
+            found = await self._search(clip)
         return verdict(found.sure, record)
 
     async def _search(self, clip: Clip) -> Detection:

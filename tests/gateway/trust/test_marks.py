@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -13,9 +14,10 @@ import numpy as np
 import pytest
 
 from gateway.intake.clip import decode_clip
+from gateway.trust import marks
 from gateway.trust.marks import FIRST_YEAR, SLOT_S, MarkCheck, Marking, verdict
 from sessions.secret import DeploymentSecret
-from telephony.dsp.mark_detector import search
+from telephony.dsp.mark_detector import Detection, search
 from telephony.dsp.pcm import decode
 from tests.gateway.trust.test_check import RECORD
 from tests.intelligibility import leg
@@ -121,6 +123,25 @@ async def test_cancelled_it_lets_go_of_the_clip() -> None:
     with pytest.raises(asyncio.CancelledError):
         await looking
     clip.wipe()
+
+
+async def test_clips_are_searched_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clip = await decode_clip(bytearray(wav(speech(6)[0])))
+    running, most = 0, 0
+
+    def watched(*args: Any, **how: Any) -> Detection:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            return search(*args, **how)
+        finally:
+            running -= 1
+
+    monkeypatch.setattr(marks, "search", watched)
+    check = MarkCheck(marking())
+    assert await asyncio.gather(*(check.look(clip, RECORD) for _ in range(3))) == [[], [], []]
+    assert most == 1
 
 
 # From end to end: gateway processes with the built-in voice
