@@ -19,29 +19,29 @@ r10                   native cartesia elevenlabs deepgram jambonz wyoming
 r11                   native cartesia elevenlabs deepgram jambonz wyoming
 r12                   native cartesia elevenlabs openai deepgram vapi jambonz
 r13                   native cartesia elevenlabs openai deepgram vapi jambonz wyoming
-r14                   native cartesia elevenlabs openai deepgram vapi jambonz
-r15                   native cartesia elevenlabs openai deepgram vapi jambonz
+r14                   native cartesia elevenlabs openai deepgram vapi jambonz wyoming
+r15                   native cartesia elevenlabs openai deepgram vapi jambonz wyoming
 r16                   native cartesia elevenlabs openai deepgram vapi jambonz wyoming
-r17                   native cartesia elevenlabs openai deepgram vapi jambonz
-r19                   native cartesia elevenlabs deepgram jambonz
-r20                   native cartesia elevenlabs deepgram jambonz
-r22                   native cartesia elevenlabs deepgram jambonz
-r23                   native cartesia elevenlabs deepgram jambonz
-r24                   native cartesia elevenlabs openai deepgram vapi jambonz
+r17                   native cartesia elevenlabs openai deepgram vapi jambonz wyoming
+r19                   native cartesia elevenlabs deepgram jambonz wyoming
+r20                   native cartesia elevenlabs deepgram jambonz wyoming
+r22                   native cartesia elevenlabs deepgram jambonz wyoming
+r23                   native cartesia elevenlabs deepgram jambonz wyoming
+r24                   native cartesia elevenlabs openai deepgram vapi jambonz wyoming
 r25                   native cartesia elevenlabs
-r27                   native cartesia elevenlabs openai deepgram vapi jambonz
-r28                   native cartesia elevenlabs deepgram jambonz
+r27                   native cartesia elevenlabs openai deepgram vapi jambonz wyoming
+r28                   native cartesia elevenlabs deepgram jambonz wyoming
 r29                   cartesia openai
-r30                   native cartesia elevenlabs openai deepgram vapi jambonz
-r31                   native cartesia elevenlabs openai deepgram vapi jambonz
-r33                   native cartesia elevenlabs openai deepgram vapi jambonz
-r34                   native cartesia elevenlabs openai deepgram vapi jambonz
+r30                   native cartesia elevenlabs openai deepgram vapi jambonz wyoming
+r31                   native cartesia elevenlabs openai deepgram vapi jambonz wyoming
+r33                   native cartesia elevenlabs openai deepgram vapi jambonz wyoming
+r34                   native cartesia elevenlabs openai deepgram vapi jambonz wyoming
 fact_1                cartesia
 fact_2                cartesia elevenlabs openai deepgram
 fact_3                node
 fact_4                native cartesia elevenlabs deepgram jambonz
 fact_5                native cartesia elevenlabs deepgram jambonz
-fact_6                native cartesia elevenlabs openai deepgram vapi jambonz
+fact_6                native cartesia elevenlabs openai deepgram vapi jambonz wyoming
 fact_7                cartesia
 fact_8                native cartesia elevenlabs openai deepgram vapi jambonz
 fact_9                cartesia

@@ -187,7 +187,7 @@ async def test_who_asks_too_often_is_read_slowly(gateway: Running) -> None:
 
 
 @on_gateway(lambda: ToneEngine(second="other", work_s=0.05), wyoming=HERE)
-async def test_a_drain_lets_finish_what_is_spoken(gateway: Running) -> None:
+async def test_a_drain_lets_finish_what_is_spoken_r28(gateway: Running) -> None:
     async with wyoming(gateway) as busy, wyoming(gateway) as pieces, wyoming(gateway) as idle:
         await busy.send("synthesize", text="One two three four. " * 10)
         await pieces.send("synthesize-start")

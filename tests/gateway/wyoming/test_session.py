@@ -249,7 +249,7 @@ async def test_a_failing_engine_is_told_once_r13(gateway: Running) -> None:
 
 
 @on_gateway(wyoming=HERE)
-async def test_a_full_gateway_refuses_early(gateway: Running) -> None:
+async def test_a_full_gateway_refuses_early_r27_fact_6(gateway: Running) -> None:
     def check() -> None:
         raise Busy("full", retry_after=1.0)
 
@@ -261,7 +261,7 @@ async def test_a_full_gateway_refuses_early(gateway: Running) -> None:
 
 
 @on_gateway(lambda: ToneEngine(second="other", work_s=0.05), wyoming=HERE)
-async def test_a_client_that_drops_stops_the_engine_r1(gateway: Running) -> None:
+async def test_a_client_that_drops_stops_the_engine_r1_r14(gateway: Running) -> None:
     for text in ("synthesize", "pieces"):
         async with wyoming(gateway) as client:
             if text == "pieces":
