@@ -27,7 +27,7 @@ from gateway.spoken import base_options, spoken, write
 from sessions.context import ContextOptions
 from sessions.events import Audio, Done, Failed
 from sessions.principal import Principal
-from tts_core.errors import LegClosed, TextTooLong, UnknownVoice, VoxwireError
+from tts_core.errors import LegClosed, TextTooLong, UnknownVoice, UnsupportedFormat, VoxwireError
 from tts_core.text.segment import TextMode
 
 from . import deepgram_wire as wire
@@ -188,7 +188,10 @@ async def download(request: web.Request, params_of: Callable[..., wire.Params]) 
     text = wire.body_of(await read_body(request))
     if len(text) > services.settings.max_context_chars:
         raise TextTooLong(f"text has at most {services.settings.max_context_chars} characters", field="text")
-    encoder = open_encoder(params.container, params.format, bitrate=params.bitrate)
+    try:
+        encoder = open_encoder(params.container, params.format, bitrate=params.bitrate)
+    except UnsupportedFormat as error:
+        raise UnsupportedFormat(error.message, field="encoding") from None
     voice = await voice_of(services, principal, params.model)
     base: ContextOptions = base_options(services, principal).with_mode(TextMode.FINAL)
     options = replace(base, voice=voice.id, format=params.format, speed=params.speed)

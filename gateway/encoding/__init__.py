@@ -44,7 +44,7 @@ def open_encoder(container: str, fmt: AudioFormat, *, bitrate: int | None = None
         from .compressed import CompressedEncoder
     except ImportError:
         raise UnsupportedFormat(
-            f"{container} needs the extra 'compressed' (pip install 'voxwire[compressed]') on this gateway; "
+            f"{container} needs the extra 'compressed' on this gateway (make run WITH=compressed); "
             "ask for pcm or wav",
             field="response_format",
         ) from None

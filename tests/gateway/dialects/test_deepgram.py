@@ -7,6 +7,7 @@ import io
 import json
 import random
 import re
+import sys
 import wave
 from pathlib import Path
 from typing import Any
@@ -403,6 +404,21 @@ async def test_http_gives_samples_or_a_wav(gateway: Running) -> None:
     )
     assert len(data) / 8000 > 40
     assert virtual.clock() - began < 5
+
+
+def test_what_needs_the_extra_is_refused_under_the_vendors_name_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "gateway.encoding.compressed", raising=False)
+    monkeypatch.setitem(sys.modules, "av", None)
+
+    @on_gateway()
+    async def main(gateway: Running) -> None:
+        got, _, data = await post(gateway, "", b'{"text":"a"}')
+        assert got == 400
+        assert json.loads(data)["err_msg"].startswith("encoding: mp3 needs the extra 'compressed'")
+
+    main(tmp_path)
 
 
 @pytest.mark.parametrize(
