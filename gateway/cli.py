@@ -204,7 +204,9 @@ async def _say_async(args: argparse.Namespace) -> None:
             spoken = await speak(player)
             done = time.monotonic()
         if time.monotonic() - done + spoken.took < PLAYED_SHARE * spoken.seconds:
-            raise VoxwireError(f"{command[0]} could not play the sound; is there a sound device?")
+            raise VoxwireError(
+                f"{command[0]} could not play the sound: is there a sound device? --out FILE keeps it"
+            )
     else:
         try:
             with FileSink(args.out, audio) as file:

@@ -31,7 +31,8 @@ def remote_options(parser: argparse.ArgumentParser, *, again: bool = False) -> N
     parser.add_argument(
         "--url",
         default=default,
-        help="a gateway's address (default: the one on this machine, else a private one)",
+        help="a gateway's address (default: VOXWIRE_URL, else the one on this machine at VOXWIRE_PORT, "
+        "else a private one)",
     )
     parser.add_argument("--key", default=default, help="its API key (default: VOXWIRE_KEY)")
 
@@ -46,7 +47,10 @@ async def running(args: argparse.Namespace) -> bool:
 async def need_running(args: argparse.Namespace) -> None:
     """Raise VoxwireError where there is none: what the command does would end with one of our own."""
     if not await running(args):
-        raise VoxwireError("no gateway runs here; start one with 'voxwire serve', or name one with --url")
+        raise VoxwireError(
+            f"no gateway answers at {default_url(settings_of(args))}; start one with 'voxwire serve', or "
+            "name another with --url, VOXWIRE_URL or VOXWIRE_PORT"
+        )
 
 
 class RemoteGateway:
@@ -64,6 +68,7 @@ class RemoteGateway:
             if await answers(default):
                 self.url = default
             else:
+                note(f"no gateway answers at {default}: starting one for this command alone ...", stay=True)
                 await self._start()
         if not self.key:
             local = self._settings.data_dir / "local.key"
@@ -75,7 +80,6 @@ class RemoteGateway:
         from gateway.server import Server
 
         logs.setup("error", "text")
-        note("starting the voice...")
         # Ours alone: nobody else's keys, store or ports; gone when the command ends.
         private = replace(
             self._settings, host="127.0.0.1", port=0, tls_port=None, tls_cert=None, tls_key=None, api_keys="",

@@ -114,7 +114,11 @@ async def _add(args: argparse.Namespace) -> None:
         made = await _upload(gateway, args, clip, consent)
     for warning in made["warnings"]:
         note(f"warning: {warning['message']}", stay=True)
-    kind = "until its session ends" if made["session"] else "until it is deleted"
+    kind = (
+        "until its session ends"
+        if made["session"]
+        else "until it is deleted (without Redis: while this gateway runs)"
+    )
     note(f"made under the consent {consent}; it stays {made['until'] or kind}", stay=True)
     print(made["id"])
 

@@ -69,7 +69,7 @@ def test_help_is_in_plain_words(capsys: pytest.CaptureFixture[str]) -> None:
         (["say", "hi", "--out", "a.wav", "--play"], "exclude"),
         (["say", " ", "--out", "a.wav"], "the text is empty"),
         (["voices", "--url", "localhost:8080"], "begins with http"),
-        (["token"], "no gateway runs here"),
+        (["token"], "no gateway answers at"),
         (["keys", "revoke", "none"], "no such key"),
         (["--config", "none.toml", "voices"], "none.toml"),
     ],

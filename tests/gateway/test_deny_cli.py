@@ -65,4 +65,4 @@ async def test_what_does_not_work_is_told_in_one_line(gateway: Running, home: Pa
 
 def test_without_a_gateway_there_is_no_list(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["voices", "deny", "list"]) == 1
-    assert "no gateway runs here" in capsys.readouterr().err
+    assert "no gateway answers at" in capsys.readouterr().err

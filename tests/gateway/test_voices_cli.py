@@ -159,7 +159,7 @@ def test_without_a_gateway_nothing_is_made(recording: Path, capsys: pytest.Captu
     """A gateway of the command's own would take the voice along when it ends."""
     for args in (["add", str(recording), "--self"], ["rm", "vc_1"]):
         assert main(["voices", *args]) == 1
-        assert "no gateway runs here" in capsys.readouterr().err
+        assert "no gateway answers at" in capsys.readouterr().err
 
 
 def test_the_statement_is_shown_before_it_is_made(capsys: pytest.CaptureFixture[str]) -> None:
