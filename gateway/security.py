@@ -141,10 +141,10 @@ class Guard:
     def check(self, request: web.Request) -> None:
         """Raise Forbidden for a Host or Origin that is not ours."""
         if not self.host_ok(request):
-            raise Forbidden("this host name is not served here; see the setting allowed_hosts", field="Host")
+            raise Forbidden("this host name is not served here; see VOXWIRE_ALLOWED_HOSTS", field="Host")
         if not self.origin_ok(request):
             raise Forbidden(
-                "pages of this origin may not connect; see the setting allowed_origins", field="Origin"
+                "pages of this origin may not connect; see VOXWIRE_ALLOWED_ORIGINS", field="Origin"
             )
 
     def cross_site(self, request: web.Request) -> bool:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 BACKLOG = 1024
+SLOW_S = 5.0
+"""A start that takes longer is spoken of: a model may take a minute."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -79,6 +81,12 @@ class Server:
             await self._runner.setup()
             await self._listen()
             async with asyncio.timeout(warm_deadline(self.settings)):
+                await asyncio.wait({self._warm}, timeout=SLOW_S)
+                if not self._warm.done():
+                    _log.info(
+                        "the engine is still loading; /readyz says when it is ready",
+                        extra={"engine": self.settings.engine},
+                    )
                 await self._warm
             collector.settle()
         except BaseException:

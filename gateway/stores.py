@@ -78,5 +78,5 @@ async def _start(name: str, store: Store) -> None:
         faults = "\n".join(f"- {fault}" for fault in store.faults)
         raise SettingsError(
             f"{name} names a Redis that must not hold voices:\n{faults}\n"
-            "deploy/redis.conf makes one that may; while developing, VOXWIRE_REDIS_UNCHECKED=true takes any"
+            "deploy/redis.conf makes one that may; while developing, VOXWIRE_REDIS_UNCHECKED=on takes any"
         )

@@ -235,5 +235,17 @@ def test_the_address_shown_can_be_opened(host: str, want: str) -> None:
     assert url_of("http", host, 1) == want
 
 
+async def test_a_start_that_takes_long_is_spoken_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for slow, told in ((120.0, 0), (0.0, 1)):
+        monkeypatch.setattr("gateway.server.SLOW_S", slow)
+        server = Server(Settings(port=0, data_dir=tmp_path, workers=1))
+        with caplog.at_level("INFO", logger="gateway.server"):
+            await server.start()
+        await server.close()
+        assert caplog.text.count("the engine is still loading") == told
+
+
 async def test_stopping_before_the_start_is_harmless() -> None:
     await Server(Settings()).close()

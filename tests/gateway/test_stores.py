@@ -66,7 +66,7 @@ async def test_an_unfit_redis_is_refused_and_what_to_change_is_said(
         assert lines[0] == "VOXWIRE_REDIS_URL names a Redis that must not hold voices:"
         assert len(lines) == 7
         assert '- it keeps voices on disk: set appendonly no and save ""' in lines
-        assert "VOXWIRE_REDIS_UNCHECKED=true" in lines[-1]
+        assert "VOXWIRE_REDIS_UNCHECKED=on" in lines[-1]
         for refused in (open_keys(Settings(redis_url=server.url, data_dir=tmp_path)),):
             with pytest.raises(SettingsError):
                 await refused
