@@ -338,6 +338,8 @@ def main(arguments: list[str]) -> int:
                         print(python)
             case ["link", name] if name in TARGETS:
                 link(name)
+            case ["link", name]:
+                raise EnvError(f"there is no environment {name!r} to run in; there are: {', '.join(TARGETS)}")
             case ["size", name]:
                 print(f"{name}: {size(name) / 1e6:.0f} MB")
             case _:

@@ -223,6 +223,11 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         ensure("nonsense")
 
 
+def test_what_cannot_be_run_in_is_told_with_what_can(capsys: pytest.CaptureFixture[str]) -> None:
+    assert envs.main(["link", "mp3"]) == 1
+    assert "'mp3' to run in; there are: base, compressed, test, gepard" in capsys.readouterr().err
+
+
 def test_a_wrong_call_prints_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert envs.main(["fly"]) == 2
     assert "deploy/envs.py ensure NAME" in capsys.readouterr().err
