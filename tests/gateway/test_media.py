@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -35,17 +33,11 @@ def gateway() -> Iterator[GatewayProcess]:
 
 
 class Agent:
-    """The README's agent, as it stands there."""
+    """The README's agent, as it is shipped."""
 
-    def __init__(self, gateway: GatewayProcess, folder: Path) -> None:
-        found = re.search(r"<!-- agent -->\n```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-        assert found
-        code = found[1]
-        assert len(code.splitlines()) < 80
-        script = folder / "agent.py"
-        script.write_text(code)
+    def __init__(self, gateway: GatewayProcess) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-u", str(script)],
+            [sys.executable, "-u", str(ROOT / "deploy" / "agent.py")],
             env=os.environ | {"VOXWIRE_URL": gateway.url},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -61,8 +53,8 @@ class Agent:
 
 
 @pytest.fixture(scope="module")
-def agent(gateway: GatewayProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    running = Agent(gateway, tmp_path_factory.mktemp("agent"))
+def agent(gateway: GatewayProcess) -> Iterator[Agent]:
+    running = Agent(gateway)
     yield running
     running.stop()
 
@@ -99,6 +91,15 @@ async def test_a_call_is_greeted_and_its_digits_spoken_back(gateway: GatewayProc
         peer.core.advance()
         assert speech_s(bytes(peer.core.heard[before:])) > 0.8  # "Thank you. Goodbye." was heard to its end
     assert peer.core.violations == []
+
+
+def test_an_agent_without_a_gateway_says_what_to_do() -> None:
+    env = os.environ | {"VOXWIRE_URL": "http://127.0.0.1:1"}
+    command = [sys.executable, str(ROOT / "deploy" / "agent.py")]
+    run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr.startswith("no gateway answers at http://127.0.0.1:1: start one")
+    assert len(run.stderr.splitlines()) == 1
 
 
 async def test_a_barge_in_stops_at_once_and_the_heard_text_is_exact(
