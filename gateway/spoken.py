@@ -12,18 +12,20 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gateway.encoding import encode
 from gateway.ident import request_id
 from gateway.services import Services, services_of
 from gateway.sockets import SEND_DEADLINE_S
 from gateway.speaking import Allowance
 from sessions.context import ContextOptions
-from sessions.events import TERMINAL, Event
+from sessions.events import TERMINAL, Audio, Done, Event, Failed
 from tts_core.errors import LegClosed
 from tts_core.text.segment import TextOptions
 
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from gateway.encoding import Encoder
     from gateway.speaking import Voice
     from sessions.principal import Principal
 
@@ -93,6 +95,23 @@ async def spoken(
         await runner.abort()
 
 
+async def encoded(events: AsyncIterator[Event], encoder: Encoder) -> AsyncIterator[bytes]:
+    """The audio of :func:`spoken` in its container, as it is made; never an empty piece.
+
+    Raises the error of a context that failed: before the first byte it is told, later the body is broken off.
+    """
+    async for event in events:
+        data = b""
+        if isinstance(event, Failed):
+            raise event.error
+        if isinstance(event, Audio):
+            data = await encode(encoder, event.data)
+        elif isinstance(event, Done):
+            data = await encode(encoder, None)
+        if data:
+            yield data
+
+
 async def write(request: web.Request, response: web.StreamResponse, data: bytes | None) -> None:
     """Write to the body, None to end it; LegClosed when the client is gone or does not read."""
     try:
@@ -106,4 +125,4 @@ async def write(request: web.Request, response: web.StreamResponse, data: bytes 
         raise LegClosed("the connection is closed") from None
 
 
-__all__ = ["base_options", "spoken", "write"]
+__all__ = ["base_options", "encoded", "spoken", "write"]

@@ -18,13 +18,12 @@ from contextlib import asynccontextmanager
 from aiohttp import WSCloseCode, hdrs, web
 
 from gateway.body import read_body
-from gateway.encoding import encode
 from gateway.ident import request_id
 from gateway.security import authenticate
 from gateway.services import Services, services_of
 from gateway.sockets import Socket, accept
 from gateway.speaking import Allowance
-from gateway.spoken import base_options, spoken, write
+from gateway.spoken import base_options, encoded, spoken, write
 from sessions.context import MAX_ID
 from sessions.events import TERMINAL, Audio, AudioFormat, Cancelled, Done, Event, Failed, Flushed, Words
 from sessions.principal import Principal
@@ -299,16 +298,8 @@ async def tts_bytes(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse()
     response.content_type = "application/octet-stream" if container == "raw" else encoder.content_type
     async with _spoken(request, principal, body, fmt) as events:
-        async for event in events:
-            data = b""
-            if isinstance(event, Failed):
-                raise event.error
-            if isinstance(event, Audio):
-                data = await encode(encoder, event.data)
-            elif isinstance(event, Done):
-                data = await encode(encoder, None)
-            if data:
-                await write(request, response, data)
+        async for data in encoded(events, encoder):
+            await write(request, response, data)
     await write(request, response, None)
     return response
 

@@ -17,15 +17,15 @@ from dataclasses import replace
 from aiohttp import WSCloseCode, web
 
 from gateway.body import read_body
-from gateway.encoding import encode, open_encoder
+from gateway.encoding import open_encoder
 from gateway.ident import request_id
 from gateway.security import authenticate
 from gateway.services import Services, services_of
 from gateway.sockets import Socket, accept
 from gateway.speaking import Voice
-from gateway.spoken import base_options, spoken, write
+from gateway.spoken import base_options, encoded, spoken, write
 from sessions.context import ContextOptions
-from sessions.events import Audio, Done, Failed
+from sessions.events import Audio
 from sessions.principal import Principal
 from tts_core.errors import LegClosed, TextTooLong, UnknownVoice, UnsupportedFormat, VoxwireError
 from tts_core.text.segment import TextMode
@@ -208,15 +208,7 @@ async def download(request: web.Request, params_of: Callable[..., wire.Params]) 
     async with spoken(
         request, principal, dialect="deepgram", text=text, options=options, voice=voice
     ) as events:
-        async for event in events:
-            if isinstance(event, Failed):
-                raise event.error
-            data = b""
-            if isinstance(event, Audio):
-                data = await encode(encoder, event.data)
-            elif isinstance(event, Done):
-                data = await encode(encoder, None)
-            if data:
-                await write(request, response, data)
+        async for data in encoded(events, encoder):
+            await write(request, response, data)
     await write(request, response, None)
     return response

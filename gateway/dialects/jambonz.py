@@ -14,12 +14,12 @@ from dataclasses import replace
 from aiohttp import WSCloseCode, hdrs, web
 
 from gateway.body import read_body
-from gateway.encoding import Encoder, encode, open_encoder
+from gateway.encoding import Encoder, open_encoder
 from gateway.security import authenticate
 from gateway.services import Services, services_of
 from gateway.sockets import Socket, accept
-from gateway.spoken import base_options, spoken, write
-from sessions.events import Audio, AudioFormat, Done, Failed
+from gateway.spoken import base_options, encoded, spoken, write
+from sessions.events import Audio, AudioFormat
 from tts_core.errors import LegClosed, TextTooLong, UnsupportedFormat, VoxwireError
 from tts_core.text.segment import TextMode
 
@@ -67,16 +67,8 @@ async def speak(request: web.Request) -> web.StreamResponse:
     async with spoken(
         request, principal, dialect="jambonz", text=text, options=options, voice=voice
     ) as events:
-        async for event in events:
-            data = b""
-            if isinstance(event, Failed):
-                raise event.error
-            if isinstance(event, Audio):
-                data = await encode(encoder, event.data)
-            elif isinstance(event, Done):
-                data = await encode(encoder, None)
-            if data:
-                await write(request, response, data)
+        async for data in encoded(events, encoder):
+            await write(request, response, data)
     await write(request, response, None)
     return response
 

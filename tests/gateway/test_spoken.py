@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from aiohttp.test_utils import make_mocked_request
 
+from gateway.encoding import open_encoder
 from gateway.services import SERVICES
 from gateway.speaking import Voice
-from gateway.spoken import base_options, spoken
+from gateway.spoken import base_options, encoded, spoken
 from sessions.context import ContextOptions
 from sessions.events import Audio, AudioFormat, Done
 from sessions.principal import Principal
 from tests.peers.gateway import Running, on_gateway
+from tts_core.errors import EngineCrashed
 
 SOMEBODY = Principal("default", "key")
 
@@ -57,3 +59,31 @@ async def test_leaving_stops_the_engine(gateway: Running) -> None:
         assert gateway.services.in_flight.count == 1
     assert gateway.idle
     assert sum(len(r.text.split()) for r in gateway.engine.requests) < 2000
+
+
+@on_gateway()
+async def test_audio_comes_in_its_container_and_a_failure_is_raised(gateway: Running) -> None:
+    request = make_mocked_request("POST", "/", app=gateway.app)
+    fmt = options(gateway).format
+    for fail in (False, True):
+        gateway.engine.fail = EngineCrashed("the voice failed") if fail else None
+        gateway.engine.fail_after_chunks = 2
+        pieces: list[bytes] = []
+        told = ""
+        async with spoken(
+            request,
+            SOMEBODY,
+            dialect="native",
+            text="One two three.",
+            options=options(gateway),
+            voice=Voice("tone"),
+        ) as events:
+            try:
+                async for piece in encoded(events, open_encoder("wav", fmt)):
+                    pieces.append(piece)
+            except EngineCrashed as error:
+                told = error.code
+        assert all(pieces)
+        assert b"".join(pieces).startswith(b"RIFF")
+        assert told == ("engine_crashed" if fail else "")
+    assert gateway.idle
