@@ -1,7 +1,7 @@
 """What nobody should send, at every door: it is refused in the dialect's shape, by name, and harms nobody.
 
 Beside each hostile client another one speaks; its audio must be what it is on a quiet gateway, to the sample.
-``on_gateway`` fails on a task that is left behind.
+Each runs on a virtual loop, where a pause takes no time. ``on_gateway`` fails on a task that is left behind.
 """
 
 from __future__ import annotations
