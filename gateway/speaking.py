@@ -162,7 +162,10 @@ class Speaking:
         if wanted not in known and "*" in aliases:
             wanted = aliases["*"]
         if wanted not in known:
-            raise UnknownVoice("there is no voice of this id; GET /v1/voices lists them", field="voice")
+            raise UnknownVoice(
+                "there is no voice of this id; GET /v1/voices lists them, VOXWIRE_VOICE_ALIASES maps others",
+                field="voice",
+            )
         return wanted
 
     def _reads(self, voice: str) -> bool:
