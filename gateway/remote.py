@@ -103,7 +103,7 @@ def default_url(settings: Settings) -> str:
 
 
 async def answers(url: str) -> bool:
-    """Whether a Voxwire gateway, not some other program, is ready at ``url``."""
+    """Whether a Voxwire gateway, not some other program, is at ``url``; VoxwireError if it is not ready."""
     import aiohttp
 
     try:
@@ -111,9 +111,15 @@ async def answers(url: str) -> bool:
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PROBE_S)) as http,
             http.get(f"{url}/readyz") as response,
         ):
-            return response.status == 200 and response.headers.get("Server") == "voxwire"
+            ours = response.headers.get("Server") == "voxwire"
+            status = response.status
     except (aiohttp.ClientError, OSError, TimeoutError):
         return False
+    if ours and status == 503:
+        raise VoxwireError(
+            f"the gateway at {url} takes no work now: {url}/readyz says why, as that it still loads"
+        )
+    return ours and status == 200
 
 
 def note(text: str, *, stay: bool = False) -> None:

@@ -72,6 +72,20 @@ async def test_another_program_on_the_port_is_no_gateway(gateway: Running) -> No
     assert not await answers("http://127.0.0.1:1")
 
 
+async def test_a_gateway_that_still_loads_is_not_taken_for_none() -> None:
+    async def loading(_: web.Request) -> web.Response:
+        return web.Response(status=503, headers={"Server": "voxwire"})
+
+    app = web.Application()
+    app.router.add_get("/readyz", loading)
+    gateway = web.AppRunner(app)
+    await gateway.setup()
+    await web.TCPSite(gateway, "127.0.0.1", 0).start()
+    with pytest.raises(VoxwireError, match="readyz says why"):
+        await answers(f"http://127.0.0.1:{gateway.addresses[0][1]}")
+    await gateway.cleanup()
+
+
 async def test_an_address_where_nobody_is_gives_plain_words(home: Path) -> None:
     async with RemoteGateway(args("--url", "http://127.0.0.1:1", "--key", "k")) as remote:
         with pytest.raises(VoxwireError, match=r"127\.0\.0\.1:1"):

@@ -76,6 +76,7 @@ async def test_a_voice_by_id_alias_or_default(gateway: Running) -> None:
         with pytest.raises(UnknownVoice) as error:
             speaking.voice(ACME, name)
         assert error.value.field == "voice"
+        assert "VOXWIRE_VOICE_ALIASES" in error.value.message
 
 
 @on_gateway(voice_aliases={"*": "other"})
