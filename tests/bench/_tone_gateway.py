@@ -21,7 +21,7 @@ async def main() -> None:
     setup("error", "text")
     with tempfile.TemporaryDirectory(prefix="voxwire-bench-") as folder:
         async with contextlib.AsyncExitStack() as stack:
-            engine = ToneEngine(slots=400, xrt=2000.0, work_s=0.0)
+            engine = ToneEngine(slots=400, xrt=2000.0, work_s=0.0, chunk_s=0.4)
             gateway = await open_gateway(
                 stack, Path(folder) / "data", engine=engine, max_contexts=400, wyoming="127.0.0.1:0"
             )
