@@ -20,7 +20,7 @@ import aiohttp
 
 RATE = 24000
 STEP_S = 30.0
-QUIET_S = 1.0
+QUIET_S = 4.0
 """jambonz's clients get no word that a text was spoken: this long without audio is its end."""
 KEY = "bench"
 FORMAT = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": RATE}
