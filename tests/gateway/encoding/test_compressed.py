@@ -157,5 +157,5 @@ def test_one_that_is_dropped_in_the_middle_leaves_nothing() -> None:
     encoder = CompressedEncoder("mp3", AudioFormat(Encoding.PCM_S16LE, 24000))
     encoder.feed(bytes(9600))
     del encoder
-    assert gc.collect() >= 0
+    gc.collect()
     assert not [thing for thing in gc.get_objects() if isinstance(thing, CompressedEncoder)]
