@@ -9,6 +9,7 @@ typing error never silently leaves a default in place. Values never appear in me
 from __future__ import annotations
 
 import difflib
+import functools
 import ipaddress
 import os
 import re
@@ -451,6 +452,7 @@ class Settings:
         return made
 
 
+@functools.lru_cache(maxsize=256)  # asked of every request
 def is_loopback(host: str) -> bool:
     """Whether ``host`` (address or name) is this machine only; IPv4-mapped IPv6 counts as its IPv4 self."""
     if host.lower().rstrip(".") == "localhost":

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-import numpy as np
-
 from telephony.dsp.pcm import encode
 from telephony.dsp.resample import Resampler
 from tts_core.engine import Samples
@@ -20,8 +18,13 @@ from .events import AudioFormat
 RAMP_MS = (20, 40, 80, 100)
 """Block lengths: the first ones short so that audio starts soon, later ones long so that it costs little."""
 
-AHEAD_MS = 200
-"""Block length for a listener who has audio for a while: half as many messages."""
+LONGEST_MS = 400
+AHEAD_SHARE = 0.8
+"""A block may be as long as this share of what the listener has, so that there are fewer messages.
+
+A line that carries the audio at all brings such a block before the listener has played what he has. It is of
+audio that is there: nothing is held back to fill it.
+"""
 
 
 class Mark(Protocol):
@@ -54,34 +57,31 @@ class OutputStage:
         self._resampler = Resampler(native_rate, fmt.rate)
         self._marks = marks
         self._mark: Mark | None = None
-        self._held: list[Samples] = []
-        self._held_n = 0
+        self._width = fmt.width
+        self._held = b""  # encoded
         self._blocks = 0
-        self._ahead = False
 
-    def push(self, pcm: Samples, *, ahead: bool = False) -> list[tuple[bytes, int]]:
+    def push(self, pcm: Samples, *, lead: float = 0.0) -> list[tuple[bytes, int]]:
         """Add native PCM float32 [n]; returns full blocks as (bytes, samples). Costs what ``n`` costs.
 
-        ``ahead``: the listener has audio for a while, so that a longer block may be waited for.
+        ``lead``: seconds of audio that the listener has.
         """
-        self._ahead = ahead
         self._hold(self._resampler.process(pcm))
-        return self._cut()
+        return self._cut(lead)
 
     def flush(self) -> list[tuple[bytes, int]]:
         """The block in the making, however short; resampler and mark keep their tails for what follows."""
-        if not self._held_n:
+        if not self._held:
             return []
-        block = self._join()
-        self._held, self._held_n = [], 0
-        return [self._encoded(block)]
+        block, self._held = self._held, b""
+        return [self._counted(block)]
 
     def finish(self) -> list[tuple[bytes, int]]:
         """The context is over: the resampler's tail and the last block."""
         self._hold(self._resampler.flush())
         if self._mark is not None:
             self._keep(self._mark.flush())
-        return self._cut() + self.flush()
+        return self._cut(0.0) + self.flush()
 
     def _hold(self, pcm: Samples) -> None:
         if self._marks is not None and len(pcm):
@@ -92,32 +92,28 @@ class OutputStage:
 
     def _keep(self, pcm: Samples) -> None:
         if len(pcm):
-            self._held.append(pcm)
-            self._held_n += len(pcm)
+            encoded = encode(pcm, self._fmt.encoding.value)
+            self._held = self._held + encoded if self._held else encoded
 
-    def _join(self) -> Samples:
-        return self._held[0] if len(self._held) == 1 else np.concatenate(self._held)
-
-    def _cut(self) -> list[tuple[bytes, int]]:
+    def _cut(self, lead: float) -> list[tuple[bytes, int]]:
+        held, at = self._held, 0
         out: list[tuple[bytes, int]] = []
-        if not self._held_n:
-            return out
-        pcm = self._join()
-        at = 0
-        while len(pcm) - at >= (size := self._size()):
-            out.append(self._encoded(pcm[at : at + size]))
+        while (size := self._size(lead, len(held) - at)) <= len(held) - at:
+            out.append(self._counted(held[at : at + size]))
             at += size
-        rest = pcm[at:]
-        self._held, self._held_n = ([rest] if len(rest) else []), len(rest)
+            lead += size / self._width / self._fmt.rate
+        self._held = held[at:]
         return out
 
-    def _size(self) -> int:
+    def _size(self, lead: float, there: int) -> int:
+        """Bytes of the next block, of which ``there`` are there."""
+        ms = self._width * self._fmt.rate / 1000
         if self._blocks < len(RAMP_MS):
-            length = RAMP_MS[self._blocks]
-        else:
-            length = AHEAD_MS if self._ahead else RAMP_MS[-1]
-        return self._fmt.rate * length // 1000
+            return RAMP_MS[self._blocks] * self._fmt.rate // 1000 * self._width
+        usual = RAMP_MS[-1]
+        most = min(LONGEST_MS, lead * 1000 * AHEAD_SHARE, there / ms)
+        return usual * max(1, int(most) // usual) * self._fmt.rate // 1000 * self._width
 
-    def _encoded(self, pcm: Samples) -> tuple[bytes, int]:
+    def _counted(self, block: bytes) -> tuple[bytes, int]:
         self._blocks += 1
-        return encode(pcm, self._fmt.encoding.value), len(pcm)
+        return block, len(block) // self._width

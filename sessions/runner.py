@@ -47,11 +47,8 @@ CLAUSE_GAP_S = 0.04
 IDLE_RELEASE_S = 2.0
 """A context that has been played out and waits for text gives its slot back after this long."""
 
-SLICE_S = 0.25
-"""Audio converted before others get their turn on the loop: well under a millisecond of work."""
-
-AHEAD_S = 1.0
-"""Lead of the listener from which audio goes in longer blocks; a slow engine never gets there."""
+SLICE_S = 0.5
+"""Audio converted before others get their turn on the loop: a millisecond of work at most."""
 
 UNSPEAKABLE_S = 0.04
 """Silence for a context without anything to say: clients take zero audio for a failure (protocols.md 0.8)."""
@@ -178,6 +175,7 @@ class ContextRunner:
         self._salt = salt
         self._stage = OutputStage(speech.info.native_rate, context.options.format, marks)
         self._wake = asyncio.Event()
+        self._unbroken = 0  # native samples converted since others had their turn
         self._native = 0  # native samples spoken in this context, pauses included
         self._aligner: WordAligner | None = None  # of the latest utterance
         self._seq = 0
@@ -459,9 +457,12 @@ class ContextRunner:
             piece = pcm[at : at + size]
             if volume != 1.0:
                 piece = np.tanh(piece * np.float32(volume))
-            ahead = self.playback.lead() > AHEAD_S
-            await self._emit(self._stage.push(piece, ahead=ahead), ready_at=ready_at)
-            await asyncio.sleep(0)
+            blocks = self._stage.push(piece, lead=self.playback.lead())
+            await self._emit(blocks, ready_at=ready_at)
+            self._unbroken += len(piece)
+            if self._unbroken >= size:
+                self._unbroken = 0
+                await asyncio.sleep(0)
 
     async def _silence(self, seconds: float, *, flush: bool = False) -> None:
         pcm = np.zeros(round(seconds * self._speech.info.native_rate), np.float32)

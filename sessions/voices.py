@@ -102,6 +102,7 @@ class VoiceStore:
     ) -> None:
         self._store = store
         self._secret = secret
+        self._salt_key = secret.derive("prefix cache")
         self._clock = clock
         self._wall = wall
         self.catalogue = VoiceCatalogue(store, secret, lasting=lasting, wall=wall)
@@ -273,7 +274,7 @@ class VoiceStore:
         The rule is S24: one tenant must not learn from the time to the first audio what another has said.
         """
         text = json.dumps([tenant, voice_id]).encode()
-        return hmac.new(self._secret.derive("prefix cache"), text, hashlib.sha256).hexdigest()
+        return hmac.new(self._salt_key, text, hashlib.sha256).hexdigest()
 
     async def renew(self, tenant: str, voice_id: str, ttl: float = LEASE_S) -> bool:
         """Extend the lease of a session's voice; False if it is gone. Raises StoreError."""

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from .engine import Engine, SpeechChunk, SpeechRequest, WordMark
 from .errors import Busy, Draining, EngineError, EngineTimeout, LimitExceeded, VoxwireError
 from .parts import parts
+from .patience import Patience
 
 log = logging.getLogger(__name__)
 
@@ -488,18 +489,20 @@ class Scheduler:
         started = self._clock()
         chunks = self._engine.synthesize(job.request)
         try:
-            while True:
-                async with asyncio.timeout(self._first_chunk_s):
+            async with Patience(self._first_chunk_s) as patience:
+                while True:
+                    patience.begin()
                     chunk = await anext(chunks, None)
-                if chunk is None:
-                    raise EngineError("the engine stopped before the end")
-                job.put(chunk)
-                if chunk.last:
-                    self._finished += 1
-                    self._service_s += _SMOOTH * (self._clock() - started - self._service_s)
-                    self._finish(job)
-                    return
-                await job.room(self._buffer)
+                    patience.end()
+                    if chunk is None:
+                        raise EngineError("the engine stopped before the end")
+                    job.put(chunk)
+                    if chunk.last:
+                        self._finished += 1
+                        self._service_s += _SMOOTH * (self._clock() - started - self._service_s)
+                        self._finish(job)
+                        return
+                    await job.room(self._buffer)
         except TimeoutError:
             self._failed += 1
             job.fail(EngineTimeout("the engine gave no audio in time"))

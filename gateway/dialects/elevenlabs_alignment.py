@@ -12,7 +12,7 @@ rely on (protocols.md 1.1 and 1.2, R25):
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from sessions.events import Word
@@ -44,7 +44,8 @@ class CharacterClock:
         self._rate = rate
         self._filler = filler
         self._absolute = absolute
-        self._waiting: deque[tuple[str, int]] = deque()  # character, milliseconds of the context
+        self._chars: list[str] = []  # those that wait for their audio
+        self._starts: list[int] = []  # when each begins: milliseconds of the context, never running back
         self._at = 0  # offset in the text of the first character without a time
         self._end = 0  # milliseconds: where the last word ends
 
@@ -61,9 +62,14 @@ class CharacterClock:
             self._blanks(text)
 
     def _spread(self, chars: str, start: int, end: int) -> None:
-        last = self._waiting[-1][1] if self._waiting else 0
-        for i, char in enumerate(chars):
-            self._waiting.append((char, max(last, start + (end - start) * i // len(chars))))
+        if not chars:
+            return
+        last, whole, count = self._starts[-1] if self._starts else 0, end - start, len(chars)
+        self._chars += chars
+        if start >= last and whole >= 0:
+            self._starts += [start + whole * i // count for i in range(count)]
+        else:
+            self._starts += [max(last, start + whole * i // count) for i in range(count)]
 
     def _blanks(self, text: str) -> None:
         """White space goes with the word before it: pipecat takes a word for said when a blank follows."""
@@ -75,30 +81,29 @@ class CharacterClock:
     def take(self, start_sample: int, end_sample: int) -> Slice | None:
         """The characters that begin before the end of this audio; None for none."""
         start, end = (round(sample * 1000 / self._rate) for sample in (start_sample, end_sample))
-        chars: list[str] = []
-        starts: list[int] = []
-        while self._waiting and self._begins(end):
-            char, at = self._waiting.popleft()
-            chars.append(char)
-            starts.append(max(at, start))
-        if not chars:
+        count = bisect_left(self._starts, end)
+        # A blank goes with what it ends.
+        while count < len(self._starts) and self._starts[count] == end and self._chars[count].isspace():
+            count += 1
+        if not count:
             if not self._filler or self._absolute or end <= start:
                 return None
             chars, starts = [""], [start]
+        else:
+            chars, starts = self._chars[:count], self._starts[:count]
+            del self._chars[:count], self._starts[:count]
+            if starts[0] < start:
+                starts = [max(at, start) for at in starts]
         durations = [after - at for at, after in zip(starts, [*starts[1:], end], strict=True)]
-        base = 0 if self._absolute else start
-        return Slice(tuple(chars), tuple(at - base for at in starts), tuple(durations))
-
-    def _begins(self, end: int) -> bool:
-        """Whether the next character belongs to audio that ends then; a blank goes with what it ends."""
-        char, at = self._waiting[0]
-        return at < end or (at == end and char.isspace())
+        if not self._absolute:
+            starts = [at - start for at in starts]
+        return Slice(tuple(chars), tuple(starts), tuple(durations))
 
     def rest(self, text: str, end_sample: int) -> Slice | None:
         """At the end: what is left of the text, at an instant; None for nothing."""
         end = round(end_sample * 1000 / self._rate)
-        chars = [char for char, _ in self._waiting] + list(text[self._at :])
-        self._waiting.clear()
+        chars = self._chars + list(text[self._at :])
+        self._chars, self._starts = [], []
         self._at = len(text)
         if not chars:
             return None

@@ -309,9 +309,10 @@ def arrays(found: Slice | None) -> str:
     """An alignment as JSON."""
     if found is None:
         return "null"
-    chars = msgspec.json.encode(found.chars).decode()
-    starts, durations = (",".join(map(str, row)) for row in (found.starts, found.durations))
-    return f'{{"chars":{chars},"charStartTimesMs":[{starts}],"charDurationsMs":[{durations}]}}'
+    chars, starts, durations = (
+        msgspec.json.encode(row).decode() for row in (found.chars, found.starts, found.durations)
+    )
+    return f'{{"chars":{chars},"charStartTimesMs":{starts},"charDurationsMs":{durations}}}'
 
 
 def timestamps(found: Slice | None) -> dict[str, Any] | None:

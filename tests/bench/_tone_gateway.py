@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gateway.collector import settle
 from gateway.logs import setup
 from tests.peers.gateway import open_gateway
 from tests.tone import ToneEngine
@@ -26,6 +27,7 @@ async def main() -> None:
                 stack, Path(folder) / "data", engine=engine, max_contexts=400, wyoming="127.0.0.1:0"
             )
             assert gateway.services.wyoming is not None
+            settle()  # as the real one does when it has started
             print(gateway.url, *urlsplit(gateway.services.wyoming.url).netloc.split(":"), flush=True)
             await stop.wait()
 

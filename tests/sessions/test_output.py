@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessions.events import AudioFormat, Encoding
-from sessions.output import AHEAD_MS, RAMP_MS, OutputStage
+from sessions.output import AHEAD_SHARE, LONGEST_MS, RAMP_MS, OutputStage
 from telephony.dsp.mark import Marker, Stream
 from telephony.dsp.pcm import decode
 from tests.tone import RATE, ToneEngine
@@ -28,14 +28,34 @@ def test_samples_count_exactly_and_bytes_are_whole_samples(rate: int, encoding: 
 def test_first_blocks_are_short() -> None:
     stage = OutputStage(RATE, AudioFormat(Encoding.MULAW, 8000))
     blocks = stage.push(ToneEngine.tone(RATE))
-    assert [n for _, n in blocks[:6]] == [8 * ms for ms in (*RAMP_MS, 100, 100)]
+    assert [n for _, n in blocks[:7]] == [8 * ms for ms in (*RAMP_MS, 100, 200, 400)]
 
 
 def test_blocks_are_long_for_a_listener_who_has_audio() -> None:
     stage = OutputStage(RATE, AudioFormat(Encoding.MULAW, 8000))
-    blocks = stage.push(ToneEngine.tone(RATE), ahead=True)
-    assert [n for _, n in blocks] == [8 * ms for ms in (*RAMP_MS, AHEAD_MS, AHEAD_MS, AHEAD_MS)]
-    assert [n for _, n in stage.push(ToneEngine.tone(RATE // 4))] == [8 * RAMP_MS[-1]] * 4
+    blocks = stage.push(ToneEngine.tone(RATE), lead=1.0)
+    assert [n for _, n in blocks] == [8 * ms for ms in (*RAMP_MS, LONGEST_MS, 300)]
+    assert [n for _, n in stage.push(ToneEngine.tone(RATE // 4))] == [8 * RAMP_MS[-1]] * 3
+
+
+def test_a_block_is_as_long_as_a_share_of_what_the_listener_has() -> None:
+    stage = OutputStage(RATE, AudioFormat(Encoding.PCM_S16LE, RATE))
+    blocks = [n * 1000 // RATE for _, n in stage.push(ToneEngine.tone(4 * RATE))]
+    assert blocks[:4] == list(RAMP_MS)
+    assert blocks == sorted(blocks[:-1]) + blocks[-1:]
+    assert set(blocks[4:-1]) == {100, 200, 400}
+    for i in range(4, len(blocks)):
+        assert blocks[i] <= max(100, AHEAD_SHARE * sum(blocks[:i]))
+
+
+@given(st.lists(st.integers(1, 9000), max_size=20), st.floats(0, 100))
+def test_less_than_a_usual_block_is_held_however_much_the_listener_has(
+    pieces: list[int], lead: float
+) -> None:
+    stage = OutputStage(RATE, AudioFormat(Encoding.MULAW, 8000))
+    for n in pieces:
+        stage.push(ToneEngine.tone(n), lead=lead)
+        assert sum(n for _, n in stage.flush()[:1]) < 8 * RAMP_MS[-1]
 
 
 @settings(max_examples=40, deadline=None)
@@ -47,7 +67,7 @@ def test_any_pieces_give_the_same_audio(pieces: list[int], rate: int) -> None:
     stage = OutputStage(RATE, AudioFormat(Encoding.PCM_S16LE, rate))
     got, at = [], 0
     for n in pieces:
-        got += stage.push(pcm[at : at + n], ahead=n % 2 == 1)
+        got += stage.push(pcm[at : at + n], lead=n / 3000)
         at += n
     got += stage.finish()
     assert b"".join(d for d, _ in got) == expected

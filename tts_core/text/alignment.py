@@ -55,13 +55,17 @@ class Alignment:
         return (self._map(start, right=False), self._map(max(end, start), right=True))
 
     def _map(self, offset: int, *, right: bool) -> int:
-        probe = offset - 1 if right and offset > 0 else offset
-        i = max(0, min(bisect_right(self._starts, probe) - 1, len(self.spans) - 1))
-        span = self.spans[i]
-        if span.exact:
-            inside = max(0, min(offset - span.start, span.end - span.start))
-            return span.source_start + inside
-        return span.source_end if right else span.source_start
+        spans = self.spans
+        span = spans[0]
+        if len(spans) > 1:
+            i = bisect_right(self._starts, offset - 1 if right and offset > 0 else offset) - 1
+            if i > 0:
+                span = spans[i]
+        if not span.exact:
+            return span.source_end if right else span.source_start
+        if offset <= span.start:
+            return span.source_start
+        return span.source_end if offset >= span.end else span.source_start + offset - span.start
 
     def then(self, inner: Alignment) -> Alignment:
         """Compose: ``inner`` maps to our derived text, the result maps straight to our source."""

@@ -36,6 +36,9 @@ TEXTS = [
 FORMATS = [RAW, RAW | {"encoding": "pcm_mulaw", "sample_rate": 8000}, RAW | {"sample_rate": 22050}]
 BROKEN = ["{", "[]", '{"context_id":"z","transcript":5}', '{"context_id":"z"}', "null", '{"cancel":true}']
 
+STEP_S = 0.00137
+"""Between two messages; never at the moment at which the engine, a millisecond a word, is through."""
+
 say = st.tuples(
     st.just("say"),
     st.sampled_from(NAMES),
@@ -62,7 +65,7 @@ endings = st.sampled_from(["cancel", "end", "close", "reset"])
 async def _script(gateway: Running, client: CartesiaClient, script: list[tuple[Any, ...]]) -> None:
     for step in script:
         # What is refused is told before the client goes on: else its own view of the context would be late.
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(STEP_S)
         match step:
             case "say", name, text, fields:
                 await client.say(name, text, **fields)
@@ -79,7 +82,7 @@ async def _script(gateway: Running, client: CartesiaClient, script: list[tuple[A
 
 
 async def _finish(client: CartesiaClient, ending: str) -> None:
-    await asyncio.sleep(0.001)
+    await asyncio.sleep(STEP_S)
     for name in client.open_contexts:
         await (client.cancel(name) if ending == "cancel" else client.end(name))
     if ending in {"cancel", "end"}:

@@ -42,10 +42,9 @@ async def test_offsets_count_over_the_session_and_must_advance(gateway: Running)
         # The client stopped there, and counts the next turn from there.
         base = first + WORD_MS + 10
         await client.say("Ten eleven twelve thirteen.")
-        await client.until("audio")
+        await client.until("Flushed")
         await client.interrupt(base)
         assert (await client.until("Warning"))["code"] == "INVALID_INTERRUPT_OFFSET"
-        await client.until("Flushed")
         await client.interrupt(base + 2 * WORD_MS)
         told = await client.until("SpeechInterrupted")
         assert told["text_spoken"] == "Ten eleven"

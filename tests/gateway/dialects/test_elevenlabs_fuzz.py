@@ -48,6 +48,9 @@ fields = st.fixed_dictionaries(
         "generation_config": st.sampled_from([None, {}, {"chunk_length_schedule": [50]}]),
     },
 )
+STEP_S = 0.00137
+"""Between two messages; never at the moment at which the engine, a millisecond a word, is through."""
+
 say = st.tuples(st.just("say"), st.sampled_from(NAMES), st.sampled_from(TEXTS), fields)
 verbs = st.tuples(st.sampled_from(["flush", "close", "finish"]), st.sampled_from(NAMES))
 broken = st.tuples(st.just("broken"), st.sampled_from(BROKEN))
@@ -65,7 +68,7 @@ def _message(name: str | None, **more: Any) -> dict[str, Any]:
 async def _script(gateway: Running, client: ElevenClient, script: list[tuple[Any, ...]]) -> None:
     for step in script:
         # What is refused is told before the client goes on: else its own view of the context would be late.
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(STEP_S)
         match step:
             case "say", name, text, more:
                 await client.send(_message(name, text=text, **more))
@@ -87,7 +90,7 @@ async def _script(gateway: Running, client: ElevenClient, script: list[tuple[Any
 
 
 async def _finish(client: ElevenClient, ending: str) -> None:
-    await asyncio.sleep(0.001)
+    await asyncio.sleep(STEP_S)
     if ending == "close_socket":
         await client.send({"close_socket": True})
     elif ending == "finish":
