@@ -13,6 +13,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -56,9 +57,22 @@ MAX_LINE = 8190
 MAX_FIELD = 8190
 MAX_HEADERS = 100
 CUT_DEADLINE_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What the log tells of a refusal: its code, and for Origin, Host and the like the header at fault.
+
+    Other fields may be a client's words.
+    """
+
+    code: str
+    reason: str | None
+
+
 ROUTE = web.RequestKey("route", str)
 STARTED = web.RequestKey("started", bool)
-REFUSAL = web.RequestKey("refusal", VoxwireError)
+REFUSAL = web.RequestKey("refusal", Refusal)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -251,7 +265,7 @@ def _refuse(request: web.Request, services: Services, raised: Exception) -> web.
     if not isinstance(raised, (VoxwireError, web.HTTPException)):
         _log.error("request failed", exc_info=raised, extra={"route": route_name(request)})
     services.metrics.refused(error.code)
-    request[REFUSAL] = error
+    request[REFUSAL] = Refusal(error.code, error.field if isinstance(error, Forbidden) else None)
     if request.get(STARTED):
         # A response is under way: break it off, so that nobody takes it as whole.
         if request.transport is not None:
@@ -308,7 +322,7 @@ class AccessLogger(AbstractAccessLogger):
         route = request.get(ROUTE, "-")
         if route in OPEN_PATHS or route == "/metrics":
             return
-        refusal: VoxwireError | None = request.get(REFUSAL)
+        refusal: Refusal | None = request.get(REFUSAL)
         method = request.method if re.fullmatch(r"[A-Z]{1,10}", request.method) else "-"
         self.logger.info(
             "request",
@@ -320,8 +334,7 @@ class AccessLogger(AbstractAccessLogger):
                 "bytes": response.body_length,
                 "request": request.get(REQUEST_ID, "-"),
                 "code": refusal.code if refusal is not None else None,
-                # Origin, Host, ...: what an operator must look at. Other fields may be a client's words.
-                "reason": refusal.field if isinstance(refusal, Forbidden) else None,
+                "reason": refusal.reason if refusal is not None else None,
             },
         )
 

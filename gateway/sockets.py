@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from gateway import logs
+from gateway.collector import strip
 from tts_core.errors import BadRequest, Busy, LegClosed
 
 if TYPE_CHECKING:
@@ -183,3 +184,4 @@ async def accept(
         sessions.dec()
         if not ws.closed and ws.prepared:
             await socket.close()
+        strip(ws.exception())

@@ -302,6 +302,7 @@ class _Observer:
         self._held.close()
         self._services.runners.discard(self.runner)
         self._services.playing.pop(self, None)
+        del self.runner  # which has us
         stats = context.stats
         outcome = _OUTCOMES[type(event)]
         self._services.metrics.context_closed(self._dialect, outcome, stats)

@@ -142,6 +142,10 @@ class Speech:
     spawn: Callable[[Awaitable[None]], object] = field(default=asyncio.ensure_future)
 
 
+async def _nobody(event: Event) -> None:
+    """Takes the events of a context that has ended: there are none."""
+
+
 class ContextRunner:
     """One context being spoken.
 
@@ -231,7 +235,7 @@ class ContextRunner:
             await self._sink(event)
         except LegClosed:
             pass
-        self.ended.set()
+        self._over()
         return event
 
     async def fail(self, error: VoxwireError) -> None:
@@ -246,7 +250,7 @@ class ContextRunner:
             await self._sink(event)
         except LegClosed:
             pass
-        self.ended.set()
+        self._over()
 
     async def abort(self) -> None:
         """Stop without telling the client, who is gone."""
@@ -254,7 +258,7 @@ class ContextRunner:
             event = self.context.cancel(self.playback.sent_samples, self.playback.cut())
             self._speech.observer.ended(self.context, event)
         await self._stop()
-        self.ended.set()
+        self._over()
 
     async def wait(self) -> None:
         """Return when the context has ended."""
@@ -265,6 +269,12 @@ class ContextRunner:
         if task is not None and task is not asyncio.current_task():
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    def _over(self) -> None:
+        """Nothing happens here any more. What refers back to us is let go, so that no collector is needed."""
+        self.ended.set()
+        self._sink = _nobody
+        self._task = None
 
     async def _run(self) -> None:
         event: Event | None = None
@@ -289,7 +299,7 @@ class ContextRunner:
                 await self._sink(event)
             except LegClosed:
                 pass
-        self.ended.set()
+        self._over()
 
     async def _speak_all(self) -> None:
         while True:

@@ -28,9 +28,11 @@ class Patience:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
+    ) -> None:
         self._timer.cancel()
-        return await self._timeout.__aexit__(kind, error, trace)
+        timeout = self._timeout
+        del self._timeout  # it has the task, whose error would have us
+        await timeout.__aexit__(kind, error, trace)
 
     def begin(self) -> None:
         """A wait begins."""

@@ -91,6 +91,7 @@ class _Job:
         "head_since",
         "request",
         "seq",
+        "started",
         "stream_id",
         "task",
     )
@@ -104,6 +105,7 @@ class _Job:
         self.chunks: deque[SpeechChunk] = deque()
         self.buffered = 0
         self.error: BaseException | None = None
+        self.started = False
         self.task: asyncio.Task[None] | None = None
         self.expiry: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
@@ -436,9 +438,10 @@ class Scheduler:
         if self._on_wait is not None:
             self._on_wait(wait)
         self._running.add(job)
+        job.started = True
         job.task = asyncio.get_running_loop().create_task(self._pump(job), name=f"speak-{job.request.id}")
         # A task cancelled before its first step never runs its body: the slot is freed here in any case.
-        job.task.add_done_callback(lambda _task: self._finish(job))
+        job.task.add_done_callback(lambda _task: self._ended(job))
 
     def _unqueue(self, job: _Job) -> None:
         if job.expiry is not None:
@@ -460,6 +463,10 @@ class Scheduler:
         self._failed += 1
         job.fail(EngineTimeout("the engine had no time for this segment"))
 
+    def _ended(self, job: _Job) -> None:
+        self._finish(job)
+        job.task = None  # whose error has the job
+
     def _finish(self, job: _Job) -> None:
         """Free the job's slot, once."""
         if job not in self._running:
@@ -474,11 +481,11 @@ class Scheduler:
 
     def _abandon(self, job: _Job) -> None:
         """Let go of a job whose reader is gone, at the end or before it."""
-        if job.task is None:
+        if not job.started:
             if job.error is None:
                 self._aborted += 1
             self._unqueue(job)
-        elif job in self._running:
+        elif job in self._running and job.task is not None:
             self._aborted += 1
             job.task.cancel()
         job.chunks.clear()

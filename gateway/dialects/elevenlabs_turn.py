@@ -55,6 +55,10 @@ class Link:
         return self.services.settings.close_context_policy == "drain" if asked is None else asked
 
 
+def _nobody(_: object) -> None:
+    """Nothing more is told."""
+
+
 class Turn:
     """One context, opened by its first message.
 
@@ -213,6 +217,7 @@ class Turn:
         """The client is gone."""
         self._drop()
         await self.runner.abort()
+        self._forget()
 
     @property
     def silent(self) -> bool:
@@ -264,6 +269,11 @@ class Turn:
             await self._link.socket.send(words)
         finally:
             self._told(event)
+            self._forget()
+
+    def _forget(self) -> None:
+        """It is over. Those who were told have us: without this a collector would have to find both."""
+        self._ended = self._told = _nobody
 
 
 __all__ = ["Link", "Turn"]

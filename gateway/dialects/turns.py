@@ -56,6 +56,13 @@ class Telling:
     """The turn is over, by this terminal event; told after all else, and another turn may begin in it."""
 
 
+async def _untold(*_: object) -> None:
+    """Nobody is there."""
+
+
+_NOBODY = Telling(_untold, _untold, _untold)
+
+
 class Turns:
     """The turns of one socket, all with the same voice and format."""
 
@@ -148,6 +155,7 @@ class Turns:
         """The client is gone: nothing more is told."""
         if self.turn is not None:
             await self.turn.runner.abort()
+        self._telling = _NOBODY  # those who were told have us
 
     def _open(self, text: str) -> Turn:
         services = self._services

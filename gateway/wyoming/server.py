@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from gateway import logs
+from gateway.collector import strip
 from gateway.sockets import CLOSE_DEADLINE_S, SEND_DEADLINE_S, Bucket
 from sessions.principal import Principal, Scope
 from tts_core.errors import BadRequest, Busy, LegClosed, SettingsError, VoxwireError
@@ -24,7 +25,8 @@ QUEUE = 64
 """Events of one client that wait for what is being spoken; then it is not read any more."""
 WITHIN_S = 30.0
 """An event that has begun is complete by then, or its sender is gone."""
-READ = 1 << 16
+READ = 1 << 13
+"""Bytes looked at before others have their turn: some hundred events, be they ever so short."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,11 +43,13 @@ class Connection:
             wire.Limits(line=settings.max_message_bytes, data=settings.max_body_bytes)
         )
         principal = Principal(settings.wyoming_tenant, DIALECT, frozenset({Scope.SPEAK, Scope.VOICE_READ}))
-        self._session = Session(services, principal, self._send, writer.close)
+        self._session = Session(services, principal, self._send, self._hang_up)
         self._bucket = Bucket(settings.messages_per_s, services.clock)
         self._events: asyncio.Queue[wire.Event] = asyncio.Queue(QUEUE)
         self._handling = False
         self._leaving = False
+        self._began = 0.0
+        """When the event that is being received began, by the loop's clock."""
         self._sent = services.metrics.bytes.labels(DIALECT, "out")
         self._received = services.metrics.bytes.labels(DIALECT, "in")
 
@@ -73,27 +77,34 @@ class Connection:
             await self._session.fail(error)
         except LegClosed:
             pass
+        await self._session.abort()
         await self._close()
 
     async def _receive(self) -> None:
+        loop = asyncio.get_running_loop()
         while data := await self._read():
             self._received.inc(len(data))
+            within = self._framing.within
             try:
                 items = self._framing.feed(data)
             except wire.Broken as broken:
                 await self._session.fail(broken)
                 return
             for item in items:
-                if (wait := self._bucket.take()) > 0:
-                    await asyncio.sleep(wait)
+                await asyncio.sleep(self._bucket.take())  # also where that is 0: others have their turn
                 await self._sort(item)
+            if items or not within:
+                self._began = loop.time()
 
     async def _read(self) -> bytes:
         """What comes next; nothing when the client is gone, idle, or stuck within an event."""
         while True:
             within = self._framing.within
+            due = self._began + WITHIN_S
+            if not within:
+                due = asyncio.get_running_loop().time() + self._services.settings.socket_idle_s
             try:
-                async with asyncio.timeout(WITHIN_S if within else self._services.settings.socket_idle_s):
+                async with asyncio.timeout_at(due):
                     return await self._reader.read(READ)
             except TimeoutError:
                 if within or not self._working:
@@ -119,11 +130,13 @@ class Connection:
     async def _speak(self) -> None:
         while True:
             event = await self._events.get()
+            if self._writer.is_closing():
+                continue  # nobody would hear it
             self._handling = True
             try:
                 await self._session.take(event)
             except LegClosed:
-                self._writer.close()
+                self._hang_up()
             except Exception as error:  # the one place where everything must become an answer
                 if not isinstance(error, VoxwireError):
                     _log.error("event failed", exc_info=error)
@@ -136,11 +149,19 @@ class Connection:
         try:
             await self._session.fail(error)
         except LegClosed:
-            self._writer.close()
+            self._hang_up()
 
     def _leave_if_idle(self) -> None:
         if self._leaving and not self._working:
-            self._writer.close()
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        """End the connection after what was sent, or after SEND_DEADLINE_S where that is not taken."""
+        if self._writer.is_closing():
+            return
+        self._writer.close()
+        if self._writer.transport.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(SEND_DEADLINE_S, self._writer.transport.abort)
 
     async def _send(self, data: bytes) -> None:
         """Write an event. Raises LegClosed if the client is gone, or took nothing for SEND_DEADLINE_S."""
@@ -165,7 +186,8 @@ class Connection:
         try:
             async with asyncio.timeout(CLOSE_DEADLINE_S):
                 await self._writer.wait_closed()
-        except (TimeoutError, ConnectionError):
+        except (TimeoutError, ConnectionError) as error:
+            strip(error)
             self._writer.transport.abort()
 
 

@@ -40,6 +40,14 @@ class _Stream:
         """None until there is something to say: white space opens nothing."""
 
 
+async def _untold(_: bytes) -> None:
+    """Nobody is there."""
+
+
+def _nothing() -> None:
+    """There is nothing left to end."""
+
+
 class Session:
     """One connection's speech.
 
@@ -68,8 +76,8 @@ class Session:
 
     @property
     def busy(self) -> bool:
-        """Whether something is spoken, or a text is being received."""
-        return self._stream is not None or self._speaking is not None
+        """Whether something is spoken; a text in pieces of which nothing has come yet is not."""
+        return self._speaking is not None
 
     async def answer(self, event: wire.Event) -> bool:
         """Answer ``describe`` and ``ping``, whatever else goes on; False for any other event.
@@ -115,6 +123,7 @@ class Session:
         if self._speaking is not None:
             await self._speaking.abort()
             self._speaking = None
+        self._send, self._end = _untold, _nothing  # the connection has us
 
     async def _whole(self, event: wire.Event) -> None:
         start = wire.read(event, wire.Start)

@@ -23,6 +23,8 @@ VERSION = "1.10.2"
 """The protocol's, of the package that we follow."""
 WIDTH = 2
 CHANNELS = 1
+SHORT = 1 << 16
+"""Bytes of data that are read whatever they are; a million brackets would hold up everybody else."""
 SPEAKER = "#"
 """Parts the name of a voice from that of one of its speakers in our ids."""
 
@@ -58,8 +60,35 @@ class _Head(msgspec.Struct):
     payload_length: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
+class _Long(msgspec.Struct):
+    """Of a long block of data the members that mean something; what else it has is passed over unread."""
+
+    text: msgspec.Raw = msgspec.Raw()
+    voice: msgspec.Raw = msgspec.Raw()
+    text_format: msgspec.Raw = msgspec.Raw()
+
+
 _head = reading(msgspec.json.Decoder(_Head).decode)
-_data = reading(msgspec.json.Decoder(dict[str, Any]).decode)
+_short = reading(msgspec.json.Decoder(dict[str, Any]).decode)
+_long = reading(msgspec.json.Decoder(_Long).decode)
+
+
+def _data(raw: bytes) -> dict[str, Any]:
+    """A block of data: of one beyond SHORT only a string may be long, which takes no time to read.
+
+    Raises BadRequest, and one of ``UNREADABLE``.
+    """
+    if len(raw) <= SHORT:
+        return _short(raw)
+    members = msgspec.structs.asdict(_long(raw))
+    values = {}
+    for name, member in members.items():
+        value = bytes(member)
+        if len(value) > SHORT and not value.startswith(b'"'):
+            raise BadRequest(f"{name} is too large", field=name)
+        if value:
+            values[name] = msgspec.json.decode(value)
+    return values
 
 
 class Reader:
@@ -110,17 +139,20 @@ class Reader:
     def _line(self) -> _Head | None:
         """The next head; None while it is not complete."""
         limits = self._limits
-        line = b""
-        while not line.strip():
-            end = self._buffer.find(b"\n", self._looked)
-            if end > limits.line or (end < 0 and len(self._buffer) > limits.line):
-                raise Broken(f"a line has at most {limits.line} bytes")
-            if end < 0:
-                self._looked = len(self._buffer)
-                return None
-            line = bytes(self._buffer[:end])
-            del self._buffer[: end + 1]
-            self._looked = 0
+        if not self._looked:
+            blank = len(self._buffer) - len(
+                self._buffer.lstrip()
+            )  # all blank lines at once: there may be many
+            del self._buffer[:blank]
+        end = self._buffer.find(b"\n", self._looked)
+        if end > limits.line or (end < 0 and len(self._buffer) > limits.line):
+            raise Broken(f"a line has at most {limits.line} bytes")
+        if end < 0:
+            self._looked = len(self._buffer)
+            return None
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        self._looked = 0
         try:
             head = _head(line)
         except UNREADABLE as error:
@@ -145,6 +177,8 @@ class Reader:
                 # Where the event ends is known all the same: the connection goes on.
                 fault = bad_request(error)
                 return BadRequest(f"in the data: {fault.message}", field=fault.field)
+            except BadRequest as fault:
+                return fault
         return Event(head.type, values)
 
 

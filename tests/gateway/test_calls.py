@@ -21,6 +21,7 @@ from telephony.dsp.pcm import decode, encode
 from telephony.media_streams.protocol import Dtmf, Media
 from tests import virtual
 from tests.peers.call import VirtualCall
+from tests.peers.garbage import Left
 from tests.peers.gateway import Running, on_gateway
 from tests.peers.native import NativeClient, native_client
 from tests.peers.raw import RawSocket, frame
@@ -396,6 +397,31 @@ async def test_a_carrier_that_breaks_its_protocol_ends_the_call_as_failed(gatewa
             await raw.send(bad)
             assert await client.until("call.ended") == {"type": "call.ended", "call": call, "reason": reason}
             raw.close()
+
+
+@on_gateway(twilio=(TwilioAccount("", TOKEN),), public_origin="https://voice.example.com")
+async def test_a_call_that_is_over_leaves_nothing_to_the_collector(gateway: Running) -> None:
+    signature = RequestValidator(TOKEN).compute_signature("wss://voice.example.com/media/twilio", {})
+
+    async def call(client: NativeClient, name: str) -> None:
+        raw, core = RawSocket(gateway.port), TwilioPeerCore()
+        await raw.upgrade("/media/twilio", {"X-Twilio-Signature": signature})
+        await raw.text(core.connected())
+        await raw.text(core.start())
+        call = (await client.until("call.started"))["call"]
+        await client.send("open", name, call=call, text=LONG, end=True)
+        await raw.until(b'"media"')
+        await client.send("cancel", name)
+        await client.until("cancelled", name)
+        raw.close()
+        await client.until("call.ended")
+
+    async with native_client(gateway, agent={"name": "desk"}) as client:
+        await call(client, "first")  # what is made once is made by now
+        with Left() as left:
+            await call(client, "second")
+            await asyncio.sleep(60)
+    assert left.types == {}
 
 
 @on_gateway(resume_s=10)

@@ -248,11 +248,12 @@ async def test_cancel_in_the_moment_that_text_comes_is_not_lost() -> None:
         desk.runner.text("Hello there.")
         for _ in range(turns):
             await asyncio.sleep(0)
+        task = desk.runner._task
         async with asyncio.timeout(0.5):
             event = await desk.runner.cancel()
         assert event is not None
-        assert desk.runner._task is not None
-        assert desk.runner._task.cancelled()
+        assert task is not None
+        assert task.cancelled()
         await desk.end()
 
 
