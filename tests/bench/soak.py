@@ -150,6 +150,13 @@ def gauges(url: str) -> dict[str, float]:
     }
 
 
+def total(left: dict[str, float], name: str) -> float:
+    """A metric, over all its labels; one that is not there is a mistake of ours."""
+    values = [value for key, value in left.items() if key.partition("{")[0] == name]
+    assert values, name
+    return sum(values)
+
+
 async def watch(pid: int, tally: Tally, began: float) -> None:
     """Note the memory every second."""
     while True:
@@ -205,8 +212,7 @@ def main(argv: list[str]) -> int:
         tally = asyncio.run(soak(gateway, args.clients, args.seconds))
         time.sleep(5.0)  # longer than anything is kept for a client that is gone
         left = gauges(gateway.url)
-    active = sum(value for name, value in left.items() if name.startswith("voxwire_contexts_active"))
-    sessions = sum(value for name, value in left.items() if name.startswith("voxwire_sessions"))
+    active, sessions = total(left, "voxwire_active_contexts"), total(left, "voxwire_sessions")
     spoken = sum(tally.outcomes[kind] for kind in ("done", "cut"))
     for kind in ("done", "cut", "lost", "refused"):
         report.figure(f"texts {kind}", tally.outcomes[kind])
