@@ -139,11 +139,8 @@ class Reader:
     def _line(self) -> _Head | None:
         """The next head; None while it is not complete."""
         limits = self._limits
-        if not self._looked:
-            blank = len(self._buffer) - len(
-                self._buffer.lstrip()
-            )  # all blank lines at once: there may be many
-            del self._buffer[:blank]
+        if self._buffer[:1].isspace():  # blank lines, all at once: there may be many
+            self._buffer = self._buffer.lstrip()
         end = self._buffer.find(b"\n", self._looked)
         if end > limits.line or (end < 0 and len(self._buffer) > limits.line):
             raise Broken(f"a line has at most {limits.line} bytes")

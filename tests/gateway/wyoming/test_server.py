@@ -10,6 +10,7 @@ import pytest
 
 from gateway.app import drain
 from gateway.settings import Settings
+from gateway.sockets import SEND_DEADLINE_S
 from gateway.wyoming import server as module
 from tests.peers.gateway import Running, on_gateway
 from tests.peers.wyoming_client import packed, port_of, wyoming
@@ -146,6 +147,96 @@ async def test_half_an_event_is_not_waited_for(gateway: Running) -> None:
         began = loop.time()
         assert await client.ends() == b""
         assert loop.time() - began == pytest.approx(module.WITHIN_S, abs=1)
+
+
+@on_gateway(wyoming=HERE)
+async def test_nor_one_that_comes_a_byte_at_a_time(gateway: Running) -> None:
+    loop = asyncio.get_running_loop()
+    async with wyoming(gateway) as client:
+        await client.raw(packed("ping") + b'{"type": "ping", "data_length": 500}\n')
+        began = loop.time()
+        assert (await client.next())[0] == "pong"
+        ending = asyncio.ensure_future(client.ends())
+        while not ending.done():
+            client.writer.write(b" ")
+            await asyncio.wait({ending}, timeout=module.WITHIN_S / 4)
+        assert await ending == b""
+        assert loop.time() - began == pytest.approx(module.WITHIN_S, abs=1)
+
+
+@on_gateway(wyoming=HERE)
+async def test_each_event_has_that_long(gateway: Running) -> None:
+    async with wyoming(gateway) as client:
+        event = packed("ping", text="One.")
+        for _ in range(5):
+            await client.raw(event[:9])
+            await asyncio.sleep(module.WITHIN_S * 0.75)
+            await client.raw(event[9:])
+            assert (await client.next())[0] == "pong"
+
+
+@on_gateway(wyoming=HERE, socket_idle_s=600.0)
+async def test_a_text_of_which_nothing_comes_is_idle(gateway: Running) -> None:
+    loop = asyncio.get_running_loop()
+    async with wyoming(gateway) as client:
+        await client.send("synthesize-start")
+        began = loop.time()
+        assert await client.ends() == b""
+        assert loop.time() - began == pytest.approx(600, abs=1)
+    async with wyoming(gateway) as client:
+        await client.send("synthesize-start")
+        await client.send("synthesize-chunk", text=" \n")
+        await asyncio.sleep(1)
+        draining = asyncio.ensure_future(drain(gateway.services))
+        began = loop.time()
+        assert await client.ends() == b""
+        assert loop.time() - began < 1
+        assert await draining
+
+
+@on_gateway(wyoming=HERE)
+async def test_others_have_their_turn_between_the_events_of_a_flood(gateway: Running) -> None:
+    async with wyoming(gateway) as many, wyoming(gateway) as one:
+        await one.send("ping")
+        assert (await one.next())[0] == "pong"
+        sent = gateway.services.metrics.bytes.labels("wyoming", "out")
+        before = sent._value.get()
+        many.writer.write(packed("ping") * 1900)
+        await one.send("ping")
+        assert (await one.next())[0] == "pong"
+        assert sent._value.get() - before < 50 * len(packed("pong", text=None))
+
+
+@on_gateway(wyoming=HERE)
+async def test_after_an_error_nothing_is_begun_any_more(gateway: Running) -> None:
+    async with wyoming(gateway) as client:
+        await client.raw(packed("synthesize") + packed("synthesize", text="One.") * 20)
+        assert (await client.next())[0] == "error"
+        assert await client.ends() == b""
+    await asyncio.sleep(1)
+    assert gateway.engine.requests == []
+    assert gateway.idle
+
+
+@on_gateway(wyoming=HERE)
+async def test_who_does_not_take_the_end_is_cut(gateway: Running) -> None:
+    loop = asyncio.get_running_loop()
+    sessions = gateway.services.metrics.sessions.labels("wyoming")
+    with socket.socket() as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+        raw.setblocking(False)
+        await loop.sock_connect(raw, ("127.0.0.1", port_of(gateway)))
+        await asyncio.sleep(0.1)
+        assert gateway.services.wyoming is not None
+        (connection,) = gateway.services.wyoming._connections
+        transport = connection._writer.transport
+        while not transport.get_write_buffer_size():
+            await loop.sock_sendall(raw, packed("describe") * 20)
+            await asyncio.sleep(0.1)
+        await loop.sock_sendall(raw, packed("synthesize"))
+        async with asyncio.timeout(3 * SEND_DEADLINE_S):
+            while sessions._value.get():
+                await asyncio.sleep(0.1)
 
 
 @on_gateway(wyoming=HERE, max_message_bytes=1024, max_body_bytes=2048)

@@ -56,6 +56,53 @@ def test_members_beside_the_head_and_blank_lines_are_taken() -> None:
     assert take(stream, [1])[1] == [Event("a", {"x": 1, "y": 3}), Event("b")]
 
 
+def test_any_number_of_blank_lines_is_nothing_and_costs_one_look() -> None:
+    looks = 0
+
+    class Counted(bytearray):
+        def find(self, *wanted: Any) -> int:
+            nonlocal looks
+            looks += 1
+            return super().find(*wanted)
+
+        def lstrip(self, *wanted: Any) -> bytearray:
+            return Counted(super().lstrip(*wanted))
+
+    reader = Reader(Limits(line=128))
+    reader._buffer = Counted()
+    assert reader.feed(b" \r\n\n" * 20_000) == []
+    assert not reader.within
+    assert reader.feed(b'\n \n{"type":"a"}\n\n\n') == [Event("a")]
+    assert not reader.within
+    assert looks == 3
+
+
+@given(st.text("ab\n ", max_size=20), st.lists(st.integers(1, 9000), min_size=1, max_size=3))
+def test_of_a_long_block_the_members_that_mean_something_are_read(text: str, sizes: list[int]) -> None:
+    meant = {"text": text + "é" * wire.SHORT, "voice": {"name": text}, "text_format": None}
+    data: dict[str, Any] = {**meant, "other": [[]] * 30_000}
+    assert take(wire.encode("synthesize", data), sizes)[1] == [Event("synthesize", meant)]
+
+
+@pytest.mark.parametrize(
+    ("data", "field", "words"),
+    [
+        ({"voice": [[]] * 30_000}, "voice", "voice is too large"),
+        ({"text": [[]] * 30_000}, "text", "text is too large"),
+        ([[]] * 30_000, None, "in the data: Expected `object`, got `array`"),
+    ],
+)
+def test_a_long_block_of_something_else_costs_one_event_alone(
+    data: Any, field: str | None, words: str
+) -> None:
+    body = json.dumps(data).encode()
+    head = json.dumps({"type": "synthesize", "data_length": len(body)}).encode()
+    fault, event = Reader().feed(head + b"\n" + body + packed("ping", text="x"))
+    assert isinstance(fault, BadRequest)
+    assert (fault.field, fault.message) == (field, words)
+    assert event == Event("ping", {"text": "x"})
+
+
 @given(st.binary(max_size=400), st.lists(st.integers(1, 60), min_size=1, max_size=3))
 def test_no_bytes_do_more_than_break_the_connection(data: bytes, sizes: list[int]) -> None:
     limits = Limits(line=100, data=100, payload=100)
