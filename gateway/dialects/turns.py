@@ -195,6 +195,8 @@ class Turns:
                     # audio may still come, and the answer comes behind it (R6).
                     turn.owed = context.held or not turn.sent
                     turn.runner.end()
+                elif context.ending and not (turn.flushes or turn.fresh):
+                    turn.owed = context.has_work or not turn.sent  # the end came meanwhile: the same
                 if not turn.owed:
                     await self._telling.flushed(turn)
             case Failed() if not isinstance(event.error, ContextIdle):

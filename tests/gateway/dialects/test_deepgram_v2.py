@@ -96,6 +96,7 @@ async def test_unspeakable_text_is_a_short_silence_and_a_warning_r16(gateway: Ru
         await client.say("...")
         assert (await client.until("Warning"))["code"] == "NO_SYNTHESIZABLE_TEXT"
         assert 20 <= (await client.until("SpeechMetadata"))["audio_duration_ms"] <= 60
+        assert client.kinds == ["Connected", "SpeechStarted", "audio", "Flushed", "Warning", "SpeechMetadata"]
         await client.say("One.")
         await client.until("SpeechMetadata")
     assert client.kinds.count("Warning") == 1

@@ -85,6 +85,18 @@ async def test_an_answer_to_a_flush_comes_behind_what_an_end_lets_go(gateway: Ru
     assert gateway.engine.spoken[-1] == "One two."
 
 
+@on_gateway()
+async def test_so_it_does_where_the_end_follows_the_flush(gateway: Running) -> None:
+    listener = Listener(gateway)
+    for number, text in enumerate(("...", "<break", "One <b", "<<", "One."), start=1):
+        listener.turns.say(text)
+        await listener.turns.flush()
+        listener.turns.end()
+        await listener.turns.wait()
+        assert listener.told[2 * number - 2 :] == [f"audio {number}", f"flushed {number}"]
+    assert gateway.idle
+
+
 @on_gateway(lambda: ToneEngine(xrt=0.5))
 async def test_the_flush_of_a_turn_that_was_refused_is_not_answered_r13(gateway: Running) -> None:
     """Its error was its end; a flush of nothing at all is answered as ever."""
