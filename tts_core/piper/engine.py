@@ -11,7 +11,7 @@ from ..errors import EngineError, SettingsError
 from ..pool.engine import PoolEngine
 from . import wire
 from .link import WorkerLink, open_link
-from .voices import SPEAKER, find, languages, revision
+from .voices import SPEAKER, common_rate, find, languages, revision
 
 SPEEDS = (0.5, 2.0)
 LOADED = 4
@@ -25,9 +25,9 @@ takes some more.
 class PiperEngine(PoolEngine[wire.Message]):
     """Piper's voices on the CPU. Fulfils ``tts_core.engine.Engine``.
 
-    Its rate is the highest among the voices; the others are brought to it. Audio comes sentence by sentence,
-    a long one in pieces, with its word marks. They are the model's own phoneme durations where ``onnx`` is
-    installed beside ``piper-tts``, else phonemes are taken to be equally long.
+    Its rate is the highest among the voices, or the next that is usual; the others are brought to it. Audio
+    comes sentence by sentence, a long one in pieces, with its word marks. They are the model's own phoneme
+    durations where ``onnx`` is installed beside ``piper-tts``, else phonemes are taken to be equally long.
 
     Piper draws its noise inside the network, unseeded. A request with a seed is spoken without noise: the
     same text, voice and speed then give the same samples, whatever the seed is. Without one, no two are
@@ -58,12 +58,11 @@ class PiperEngine(PoolEngine[wire.Message]):
             raise SettingsError("VOXWIRE_PIPER_PYTHON is not a program; it is a Python that has piper-tts")
         self._python = str(python or "")
         self._loaded = loaded
-        rate = max(v.rate for v in self._voices)
         super().__init__(
             EngineInfo(
                 name="piper",
                 revision=revision(self._voices),
-                native_rate=rate,
+                native_rate=common_rate(self._voices),
                 voices=tuple(info for voice in self._voices for info in voice.infos),
                 languages=languages(self._voices),
                 speed_range=SPEEDS,

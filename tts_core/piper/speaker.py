@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from ..errors import EngineError
 from ..pool.limiter import limit
 from .sound import resampled, sounding
 from .words import SILENT, Spoken, spoken
+
+log = logging.getLogger(__name__)
 
 PIECE = 110
 """Phonemes of one step, about seven seconds of speech: a longer sentence is cut, so that its first sound does
@@ -199,11 +202,16 @@ class Model:
                 _with_durations(path) or str(path), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # whatever a library says of a file that is none of its own
+            log.exception("%s cannot be used", path.name)
             raise EngineError(f"the voice {path.name} could not be loaded") from error
         self._voice = PiperVoice(session=session, config=config, download_dir=path.parent)
         self._rate = rate
         self.gain = 1.0
-        self.gain = self._level()
+        try:
+            self.gain = self._level()
+        except Exception as error:  # the same of one that does not fit its description
+            log.exception("%s cannot be used", path.name)
+            raise EngineError(f"the voice {path.name} cannot speak") from error
 
     def speaker(self, number: int | None) -> Speaker:
         """One of its speakers."""
@@ -214,7 +222,7 @@ class Model:
         pcm = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
         begin, end = sounding(pcm, self._rate)
         if begin == end:
-            return 1.0
+            raise EngineError("there is no sound")
         rms = float(np.sqrt(np.mean(pcm[begin:end] ** 2)))
         return min(GAINS[1], max(GAINS[0], TARGET / max(rms, 1e-6)))
 

@@ -5,8 +5,10 @@ A voice with several speakers is offered as ``NAME`` (its first one) and as ``NA
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,10 @@ from ..errors import SettingsError
 SPEAKER = "#"
 MAX_CONFIG = 4 << 20
 """Bytes of a description; those with a thousand speakers have 30 kB."""
+MAX_SPEAKERS = 10_000
+"""Of one voice; the largest known has 904."""
+RATES = (8000, 16000, 22050, 24000, 32000, 44100, 48000)
+"""Hz that the rest of the gateway takes."""
 _EDGE = 1 << 16
 _TAG = re.compile(r"(?P<language>[a-z]{2,3})[_-](?P<region>[A-Za-z]{2}|[0-9]{3})(?![A-Za-z])")
 
@@ -36,15 +42,24 @@ class _Language(msgspec.Struct):
     code: str = ""
 
 
+class _Inference(msgspec.Struct):
+    length_scale: Annotated[float, msgspec.Meta(ge=0.1, le=10)] = 1.0
+    noise_scale: float = 0.0
+    noise_w: float = 0.0
+
+
 class _Config(msgspec.Struct):
     """What we need of a description."""
 
     audio: _Audio
     espeak: _Espeak = msgspec.field(default_factory=_Espeak)
     language: _Language = msgspec.field(default_factory=_Language)
+    inference: _Inference = msgspec.field(default_factory=_Inference)
     dataset: str = ""
-    num_speakers: int = 1
-    speaker_id_map: dict[str, int] = msgspec.field(default_factory=dict)
+    num_speakers: Annotated[int, msgspec.Meta(ge=0, le=MAX_SPEAKERS)] = 1
+    speaker_id_map: dict[str, Annotated[int, msgspec.Meta(ge=0, lt=MAX_SPEAKERS)]] = msgspec.field(
+        default_factory=dict
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +88,31 @@ def find(folder: Path | None) -> tuple[Voice, ...]:
     """The voices of ``folder``, by name.
 
     Raises:
-        SettingsError: there is no such folder, no voice in it, or a description that is none.
+        SettingsError: there is no such folder, no voice in it, a description that is none, or a file or voice
+            that cannot be offered.
     """
-    if folder is None or not folder.is_dir():
+    try:
+        models = sorted(folder.glob("*.onnx")) if folder is not None and folder.is_dir() else None
+        models = models and [path for path in models if _beside(path).is_file()]
+    except OSError as error:
+        raise SettingsError(f"VOXWIRE_PIPER_VOICES cannot be read: {error.strerror}") from None
+    if models is None:
         raise SettingsError(
             "the engine 'piper' needs a folder of voices (NAME.onnx with NAME.onnx.json): "
             "set VOXWIRE_PIPER_VOICES"
         )
-    models = [path for path in sorted(folder.glob("*.onnx")) if _beside(path).is_file()]
     if not models:
         raise SettingsError("VOXWIRE_PIPER_VOICES has no voice: NAME.onnx with NAME.onnx.json beside it")
-    return tuple(_voice(path) for path in models)
+    voices = tuple(_voice(path) for path in models)
+    ((ident, count),) = Counter(info.id for voice in voices for info in voice.infos).most_common(1)
+    if count > 1:
+        raise SettingsError(f"VOXWIRE_PIPER_VOICES: there are two voices {ident!r}")
+    return voices
+
+
+def common_rate(voices: Sequence[Voice]) -> int:
+    """The lowest of ``RATES`` to which all of them can be brought, Hz."""
+    return min(rate for rate in RATES if rate >= max(v.rate for v in voices))
 
 
 def languages(voices: Sequence[Voice]) -> tuple[str, ...]:
@@ -111,16 +140,25 @@ def _beside(model: Path) -> Path:
 
 def _voice(path: Path) -> Voice:
     name = path.name.removesuffix(".onnx")
+    if not name or not name.isprintable():  # nor is a name that is no UTF-8
+        raise SettingsError(f"VOXWIRE_PIPER_VOICES: {path.name!r} cannot be the name of a voice")
     try:
-        with _beside(path).open("rb") as file:
-            raw = file.read(MAX_CONFIG)
+        raw = _read(_beside(path), MAX_CONFIG)
         config = msgspec.json.decode(raw, type=_Config)
-        digest = _digest(path, raw)
-    except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
-        raise SettingsError(f"VOXWIRE_PIPER_VOICES: {name}.onnx.json does not describe a voice") from None
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        reason = str(error) if isinstance(error, msgspec.ValidationError) else "it is not JSON"
+        raise SettingsError(
+            f"VOXWIRE_PIPER_VOICES: {name}.onnx.json does not describe a voice: {reason}"
+        ) from None
+    digest = _digest(path, raw)
     parts = name.split("-")
     title = config.dataset or (parts[1] if len(parts) > 2 else name)
     speakers = sorted(config.speaker_id_map.items(), key=lambda item: item[1])
+    if config.num_speakers > 1 and speakers and speakers[-1][1] >= config.num_speakers:
+        raise SettingsError(
+            f"VOXWIRE_PIPER_VOICES: {name}.onnx.json does not describe a voice: speaker_id_map has numbers"
+            " beyond num_speakers"
+        )
     if config.num_speakers > 1 and not speakers:
         speakers = [(str(i), i) for i in range(config.num_speakers)]
     return Voice(
@@ -136,10 +174,19 @@ def _voice(path: Path) -> Voice:
 
 def _digest(path: Path, config: bytes) -> str:
     """Of description and model; of the latter the size and both ends, for there may be gigabytes of them."""
-    size = path.stat().st_size
-    sha = hashlib.sha256(config + str(size).encode())
-    with path.open("rb") as file:
-        sha.update(file.read(_EDGE))
-        file.seek(max(0, size - _EDGE))
-        sha.update(file.read(_EDGE))
-    return sha.hexdigest()[:12]
+    start, end = _read(path, _EDGE), _read(path, _EDGE, end=True)
+    size = str(path.stat().st_size).encode()
+    return hashlib.sha256(config + size + start + end).hexdigest()[:12]
+
+
+def _read(path: Path, most: int, *, end: bool = False) -> bytes:
+    """The start of a file, or its end. Raises SettingsError, also for a pipe, which would be waited for."""
+    try:
+        if not path.is_file():
+            raise FileNotFoundError(errno.ENOENT, "there is no such file")
+        with path.open("rb") as file:
+            if end:
+                file.seek(max(0, path.stat().st_size - most))
+            return file.read(most)
+    except OSError as error:
+        raise SettingsError(f"VOXWIRE_PIPER_VOICES: {path.name} cannot be read: {error.strerror}") from None

@@ -129,6 +129,28 @@ def test_what_cannot_be_loaded_is_named(piper_here: None, tmp_path: Path) -> Non
         Model(tmp_path / "odd.onnx", RATE)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"espeak": {"voice": "xx-nobody"}},
+        {"num_speakers": 2, "speaker_id_map": {"a": 0, "b": 1}},
+    ],
+    ids=["no such language", "speakers it has not"],
+)
+def test_so_is_what_does_not_fit_its_description(
+    piper_here: None, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    path = add_voice(tmp_path, "odd", **changes)
+    with pytest.raises(EngineError, match=r"^the voice odd\.onnx c(annot speak|ould not be loaded)$"):
+        Model(path, RATE)
+
+
+def test_and_what_says_nothing(piper_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tts_core.piper.speaker.WARM_UP", "...")
+    with pytest.raises(EngineError, match=rf"^the voice {VOICE}\.onnx cannot speak$"):
+        Model(bundled() / f"{VOICE}.onnx", RATE)
+
+
 def test_without_piper_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "piper", None)
     with pytest.raises(EngineError, match="extra 'piper'"):

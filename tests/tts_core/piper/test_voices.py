@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 
 from tests.peers.piper_engine import RATE, VOICE, bundled
 from tts_core.errors import SettingsError
-from tts_core.piper.voices import find, languages, revision, tag
+from tts_core.piper import PiperEngine
+from tts_core.piper.voices import common_rate, find, languages, revision, tag
 
 
 def add(folder: Path, name: str, **config: Any) -> None:
-    (folder / f"{name}.onnx").write_bytes(name.encode())
+    (folder / f"{name}.onnx").write_bytes(os.fsencode(name))
     whole = {"audio": {"sample_rate": 22050}, "espeak": {"voice": "en-us"}, "num_speakers": 1, **config}
     (folder / f"{name}.onnx.json").write_text(json.dumps(whole))
 
@@ -85,6 +87,74 @@ def test_a_bad_description_is_told_by_its_name(tmp_path: Path, config: str) -> N
     (tmp_path / "bad.onnx.json").write_bytes(config.encode("utf-8", "surrogateescape"))
     with pytest.raises(SettingsError, match=r"bad\.onnx\.json does not describe"):
         find(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        ({"audio": {"sample_rate": 96000}}, r"48000 - at `\$.audio.sample_rate`"),
+        ({"inference": {"length_scale": 0}}, r"0.1 - at `\$.inference.length_scale`"),
+        ({"inference": {"noise_w": "much"}}, r"got `str` - at `\$.inference.noise_w`"),
+        ({"num_speakers": 10**9}, r"10000 - at `\$.num_speakers`"),
+        ({"num_speakers": 2, "speaker_id_map": {"a": -1}}, r"0 - at `\$.speaker_id_map"),
+        ({"num_speakers": 2, "speaker_id_map": {"a": 0, "b": 2}}, "speaker_id_map has numbers beyond"),
+        ({"espeak": None}, r"`object`, got `null` - at `\$.espeak`"),
+    ],
+)
+def test_and_what_is_wrong_with_it_by_its_field(tmp_path: Path, config: dict[str, Any], field: str) -> None:
+    add(tmp_path, "bad", **config)
+    with pytest.raises(SettingsError, match=rf"bad\.onnx\.json does not describe a voice: .*{field}"):
+        find(tmp_path)
+
+
+def test_a_single_speaker_may_have_any_number(tmp_path: Path) -> None:
+    add(tmp_path, "one", speaker_id_map={"x": 7})
+    assert [voice.speakers for voice in find(tmp_path)] == [()]
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", os.fsdecode(b"b\xff-joe")])
+def test_a_name_that_cannot_be_shown_is_told(tmp_path: Path, name: str) -> None:
+    add(tmp_path, "good")
+    add(tmp_path, name)
+    with pytest.raises(SettingsError, match="cannot be the name of a voice") as told:
+        find(tmp_path)
+    assert str(told.value).isprintable()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link to nothing", "link to itself", "nothing"])
+def test_a_model_that_is_no_file_is_told(tmp_path: Path, kind: str) -> None:
+    add(tmp_path, "odd")
+    model = tmp_path / "odd.onnx"
+    model.unlink()
+    match kind:
+        case "pipe":
+            os.mkfifo(model)
+        case "folder":
+            model.mkdir()
+        case "link to nothing":
+            model.symlink_to(tmp_path / "none")
+        case "link to itself":
+            model.symlink_to(model)
+    words = "has no voice" if kind == "nothing" else r"odd\.onnx cannot be read: there is no such file"
+    with pytest.raises(SettingsError, match=words):
+        find(tmp_path)
+
+
+def test_no_two_voices_have_one_name(tmp_path: Path) -> None:
+    add(tmp_path, "a", num_speakers=2)
+    add(tmp_path, "a#1")
+    with pytest.raises(SettingsError, match="two voices 'a#1'"):
+        find(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rates", "common"), [((16000, 22050), 22050), ((11025,), 16000), ((8000, 47999), 48000), ((8000,), 8000)]
+)
+def test_all_are_brought_to_a_rate_that_is_usual(tmp_path: Path, rates: tuple[int, ...], common: int) -> None:
+    for rate in rates:
+        add(tmp_path, f"v{rate}", audio={"sample_rate": rate})
+    assert common_rate(find(tmp_path)) == common
+    assert PiperEngine(tmp_path, workers=1).info.native_rate == common
 
 
 def test_a_folder_without_voices_is_told(tmp_path: Path) -> None:
