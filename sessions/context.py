@@ -108,12 +108,16 @@ class Context:
         self.first_text_at: float | None = None
         self.last_text_at = clock()
         self._clock = clock
-        self._front = TextFrontEnd(options.text)
+        self._front: TextFrontEnd | None = TextFrontEnd(options.text)
+        """None once the context has ended."""
         self._work: deque[Work] = deque()
         self._backlog: deque[_Step] = deque()
         self._pending_characters = 0
         self._flushes = 0
-        self._words: dict[tuple[int, int], Word] = {}
+        self._middles: dict[tuple[int, int], float] = {}
+        """Of each word that was told, by where it stands in the text: the seconds at its middle."""
+        self._whole: str | None = None
+        """Everything the client sent, once the context has ended."""
 
     # What the client does
 
@@ -172,12 +176,15 @@ class Context:
     @property
     def source(self) -> str:
         """Everything the client sent."""
-        return self._front.source + "".join(step.text for step in self._backlog)
+        if self._whole is not None:
+            return self._whole
+        begun = "" if self._front is None else self._front.source
+        return begun + "".join(step.text for step in self._backlog)
 
     @property
     def held(self) -> bool:
         """Whether text waits in the front end."""
-        return self._front.held
+        return self._front is not None and self._front.held
 
     @property
     def has_work(self) -> bool:
@@ -213,7 +220,7 @@ class Context:
     def spoke(self, words: tuple[Word, ...]) -> None:
         """Remember words told to the listener, in order; of one that comes again, the times are known now."""
         for word in words:
-            self._words[word.text_start, word.text_end] = word
+            self._middles[word.text_start, word.text_end] = (word.start + word.end) / 2
 
     def heard(self, samples: int) -> Heard:
         """What a listener at ``samples`` (output rate) has heard.
@@ -222,10 +229,10 @@ class Context:
         """
         rate = self.options.format.rate
         cut = 0
-        for word in self._words.values():
-            if (word.start + word.end) / 2 * rate > samples + 0.5 or samples <= 0:
+        for (_, end), middle in self._middles.items():
+            if middle * rate > samples + 0.5 or samples <= 0:
                 break
-            cut = word.text_end
+            cut = end
         source = self.source
         return Heard(samples, round(samples * 1000 / rate), source[:cut], source[cut:])
 
@@ -237,19 +244,22 @@ class Context:
     def cancel(self, sent_samples: int, heard_samples: int) -> Cancelled:
         """The client cut the context: the terminal event."""
         self._terminate(State.CANCELLED)
-        self._work.clear()
         return Cancelled(self.id, sent_samples, self.heard(heard_samples), self.stats)
 
     def fail(self, error: VoxwireError) -> Failed:
         """Something went wrong: the terminal event."""
         self._terminate(State.FAILED)
-        self._work.clear()
         return Failed(self.id, error, self.stats)
 
     def _terminate(self, state: State) -> None:
         if self.terminal:
             raise RuntimeError(f"context {self.id!r} has ended already")
         self.state = state
+        # It may be kept for a while, to be asked what was heard of it: no more than that is needed.
+        self._whole = self.source
+        self._work.clear()
+        self._backlog.clear()
+        self._front = None
 
     def _need_open(self) -> None:
         if self.state is State.ENDING:
@@ -265,6 +275,8 @@ class Context:
             self._take(step)
 
     def _take(self, step: _Step) -> None:
+        if self._front is None:
+            return
         match step.verb:
             case "text":
                 self._pending_characters -= len(step.text)

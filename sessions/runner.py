@@ -271,10 +271,13 @@ class ContextRunner:
             await asyncio.gather(task, return_exceptions=True)
 
     def _over(self) -> None:
-        """Nothing happens here any more. What refers back to us is let go, so that no collector is needed."""
+        """Nothing happens here any more, and what was heard may still be asked for: the rest is let go.
+
+        By hand, so that no collector has to find what refers back to us.
+        """
         self.ended.set()
         self._sink = _nobody
-        self._task = None
+        self._task = self._aligner = self._phrases = self._conditioning = None
 
     async def _run(self) -> None:
         event: Event | None = None

@@ -31,16 +31,20 @@ class Session(Generic[T]):
         max_contexts: contexts open at once; one more is refused alone and the session lives on
             (protocols.md R7).
         reuse_ids: whether the id of an ended context may be used again.
+        keep_ended: whether somebody may still ask an ended context something. Else its id alone is known.
     """
 
-    def __init__(self, tenant: str, *, max_contexts: int, reuse_ids: bool = True) -> None:
+    def __init__(
+        self, tenant: str, *, max_contexts: int, reuse_ids: bool = True, keep_ended: bool = True
+    ) -> None:
         self.id = f"s_{secrets.token_hex(12)}"
         self.tenant = tenant
         self.max_contexts = max_contexts
         self.draining = False
         self._reuse = reuse_ids
         self._open: dict[str, T] = {}
-        self._ended: OrderedDict[str, T] = OrderedDict()
+        self._keep = keep_ended
+        self._ended: OrderedDict[str, T | None] = OrderedDict()
         self._indexes = 0
 
     def __len__(self) -> int:
@@ -83,15 +87,19 @@ class Session(Generic[T]):
         return self._open.get(context_id)
 
     def ended(self, context_id: str) -> T | None:
-        """A context that ended lately, or None."""
+        """A context that ended lately, or None; always None unless they are kept."""
         return self._ended.get(context_id)
+
+    def knew(self, context_id: str) -> bool:
+        """Whether a context of this id ended lately."""
+        return context_id in self._ended
 
     def close(self, context_id: str, value: T) -> None:
         """The context ended; ignored if the id belongs to a newer one by now."""
         if self._open.get(context_id) is not value:
             return
         del self._open[context_id]
-        self._ended[context_id] = value
+        self._ended[context_id] = value if self._keep else None
         while len(self._ended) > REMEMBERED:
             self._ended.popitem(last=False)
 

@@ -72,7 +72,7 @@ class Connection:
         self._allowance = Allowance(principal)
         self._beats = HEARTBEAT_AGENT in user_agent
         self.contexts: Session[CartesiaContext] = Session(
-            principal.tenant, max_contexts=services.settings.max_contexts_per_socket
+            principal.tenant, max_contexts=services.settings.max_contexts_per_socket, keep_ended=False
         )
         self._refused: deque[str] = deque(maxlen=REMEMBERED)
         """Told an error instead of being opened: their end, which may be under way, is no news."""
@@ -150,7 +150,7 @@ class Connection:
         """Open a context and say the message, unless it must not open one."""
         if not (request.transcript or "").strip():
             # Empty text opens nothing (protocols.md R8): a late end is ignored, a turn without text is over.
-            if request.continue_ or self.contexts.ended(context_id) is not None:
+            if request.continue_ or self.contexts.knew(context_id):
                 return
             if context_id in self._refused:
                 self._refused.remove(context_id)

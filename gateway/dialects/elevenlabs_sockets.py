@@ -47,7 +47,9 @@ class MultiStream:
     def __init__(self, link: Link) -> None:
         self._link = link
         most = link.services.settings.max_contexts_per_socket
-        self.contexts: Session[Turn] = Session(link.principal.tenant, max_contexts=max(most, LIVE_CONTEXTS))
+        self.contexts: Session[Turn] = Session(
+            link.principal.tenant, max_contexts=max(most, LIVE_CONTEXTS), keep_ended=False
+        )
 
     async def run(self, messages: Messages) -> None:
         """Serve until the client goes."""

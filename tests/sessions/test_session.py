@@ -57,3 +57,17 @@ def test_unknown_and_draining() -> None:
     with pytest.raises(Draining):
         session.open("a", "x")
     assert session.open("a", "of a call", finishing=True) == 1
+
+
+def test_where_nobody_asks_an_ended_context_only_its_id_is_known() -> None:
+    session: Session[object] = Session("t", max_contexts=1, keep_ended=False)
+    value = object()
+    session.open("a", value)
+    assert not session.knew("a")
+    session.close("a", value)
+    assert session.knew("a")
+    assert session.ended("a") is None
+    for i in range(REMEMBERED):
+        session.open(f"c{i}", value)
+        session.close(f"c{i}", value)
+    assert not session.knew("a")
