@@ -191,15 +191,15 @@ class Turns:
                 if not (turn.flushes or turn.over or turn.fresh or context.has_work):
                     # Nothing came after it: give the place among the speaking back until something does.
                     turn.over = True
-                    # What is held even so is an unfinished tag, and what was silent gets its short silence:
-                    # audio may still come, and the answer comes behind it (R6).
-                    turn.owed = context.held or not turn.sent
                     turn.runner.end()
-                elif context.ending and not (turn.flushes or turn.fresh):
-                    turn.owed = context.has_work or not turn.sent  # the end came meanwhile: the same
+                # Audio may still come of an unfinished tag, of what was silent (it gets a short silence) and
+                # of the resampler's tail: the answer comes behind all of it (R6).
+                turn.owed = context.ending and not (turn.flushes or turn.fresh)
                 if not turn.owed:
                     await self._telling.flushed(turn)
             case Failed() if not isinstance(event.error, ContextIdle):
+                # A flush for what it was told last is under way, and would be a second end.
+                self._refused = self._refused or (self.turn is turn and turn.fresh)
                 await self._telling.failed(turn, event.error)
         if isinstance(event, TERMINAL):
             turn.over = True

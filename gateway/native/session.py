@@ -65,6 +65,10 @@ class NativeContext:
         self.runner: ContextRunner
 
 
+ONCE = 64 << 10
+"""Bytes that may wait for a client's first connection to take them."""
+
+
 class NativeSession:
     """State of one client, over one connection after another.
 
@@ -82,7 +86,8 @@ class NativeSession:
         self.agent = agent
         self._allowance = Allowance(principal)
         self.key = secrets.token_urlsafe(24)
-        self.outbox = Outbox()
+        # Where nobody can come back there is nothing to send again.
+        self.outbox = Outbox() if services.settings.resume_s > 0 else Outbox(keep_bytes=ONCE)
         self.contexts: Session[NativeContext] = Session(
             principal.tenant, max_contexts=services.settings.max_contexts_per_socket
         )

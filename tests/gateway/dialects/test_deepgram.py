@@ -93,6 +93,24 @@ async def test_fifty_quick_interruptions_r7(gateway: Running) -> None:
 
 
 @on_gateway()
+async def test_a_flush_behind_a_text_that_failed_is_no_second_end(gateway: Running) -> None:
+    async with deepgram_client(gateway) as client:
+        for _ in range(2):
+            gateway.engine.fail = EngineCrashed("the voice failed")
+            await client.say("One two three. And", flush=False)
+            await client.until("Error")
+            gateway.engine.fail = None
+            await client.send("Flush")  # as the client would have, had it not heard of it yet
+            await client.say("Four.")
+            assert await client.next() == "audio"
+            await client.until("Flushed")
+            await client.send("Flush")  # this one is answered: nothing was refused since
+            await client.until("Flushed")
+    assert client.kinds == ["Metadata", *(["Error", "audio", "Flushed", "Flushed"] * 2)]
+    assert gateway.idle
+
+
+@on_gateway()
 async def test_text_that_follows_a_flush_at_once_is_the_same_turn(gateway: Running) -> None:
     async with deepgram_client(gateway) as client:
         await client.say("One two.")
