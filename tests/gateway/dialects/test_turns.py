@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from gateway.dialects.turns import Telling, Turn, Turns
 from gateway.speaking import Voice
 from gateway.spoken import base_options
-from sessions.events import Audio, Event
+from sessions.events import Audio, AudioFormat, Event
 from sessions.principal import Principal
 from tests.peers.gateway import Running, on_gateway
 from tests.tone import ToneEngine
@@ -22,10 +23,10 @@ WORD = 4800
 
 
 class Listener:
-    def __init__(self, gateway: Running) -> None:
+    def __init__(self, gateway: Running, rate: int = 24000) -> None:
         self.told: list[str] = []
         self.samples = 0
-        options = base_options(gateway.services, SOMEBODY)
+        options = replace(base_options(gateway.services, SOMEBODY), format=AudioFormat(rate=rate))
         telling = Telling(self.audio, self.flushed, self.failed)
         self.turns = Turns(
             gateway.services,
@@ -83,6 +84,23 @@ async def test_an_answer_to_a_flush_comes_behind_what_an_end_lets_go(gateway: Ru
     await listener.turns.flush()
     await asyncio.sleep(1)
     assert gateway.engine.spoken[-1] == "One two."
+
+
+@pytest.mark.parametrize("rate", [8000, 22050, 48000])
+@pytest.mark.parametrize("ends", [False, True])
+def test_and_behind_the_tail_of_the_resampler(tmp_path: Path, rate: int, ends: bool) -> None:
+    @on_gateway()
+    async def body(gateway: Running) -> None:
+        listener = Listener(gateway, rate)
+        listener.turns.say("One two.")
+        await listener.turns.flush()
+        if ends:
+            listener.turns.end()
+        await listener.turns.wait()
+        assert listener.told == ["audio 1", "flushed 1"]
+        assert listener.samples >= 2 * WORD * rate // 24000
+
+    body(tmp_path)
 
 
 @on_gateway()
