@@ -48,6 +48,8 @@ def test_nobody_logs_arguments_that_would_not_be_written() -> None:
                     continue
                 if call.func.attr not in LOGGING:
                     continue
+                if isinstance(call.func.value, ast.Name) and call.func.value.id in {"log", "_log"}:
+                    wrong += [(path.name, ast.unparse(argument)) for argument in call.args[1:]]
                 for node in call.keywords:
                     if node.arg == "extra" and isinstance(node.value, ast.Dict):
                         names = {str(key.value) for key in node.value.keys if isinstance(key, ast.Constant)}

@@ -124,7 +124,10 @@ class Link(Generic[M, R]):
             try:
                 await asyncio.to_thread(self._process.wait, END_S)
             except subprocess.TimeoutExpired:
-                log.warning("%s did not end after SIGKILL", self._program.name, extra={"pid": self.pid})
+                log.warning(
+                    "a worker did not end after SIGKILL",
+                    extra={"worker": self._program.name, "pid": self.pid},
+                )
 
     def _message(self, message: M, payload: memoryview) -> None:
         if self._ready is None or self._ready.done():

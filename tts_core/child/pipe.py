@@ -78,7 +78,7 @@ class Pipe(asyncio.BufferedProtocol, Generic[M]):
             if frame is not None:
                 self._on_message(*frame)
         except FrameError:
-            log.exception("%s broke the protocol", self._name)
+            log.exception("a peer broke the protocol", extra={"worker": self._name})
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

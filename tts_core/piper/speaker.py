@@ -202,7 +202,7 @@ class Model:
                 _with_durations(path) or str(path), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # whatever a library says of a file that is none of its own
-            log.exception("%s cannot be used", path.name)
+            log.exception("a voice cannot be used", extra={"voice": path.name})
             raise EngineError(f"the voice {path.name} could not be loaded") from error
         self._voice = PiperVoice(session=session, config=config, download_dir=path.parent)
         self._rate = rate
@@ -210,7 +210,7 @@ class Model:
         try:
             self.gain = self._level()
         except Exception as error:  # the same of one that does not fit its description
-            log.exception("%s cannot be used", path.name)
+            log.exception("a voice cannot be used", extra={"voice": path.name})
             raise EngineError(f"the voice {path.name} cannot speak") from error
 
     def speaker(self, number: int | None) -> Speaker:

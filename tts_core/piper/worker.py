@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ..child.serve import serve
+from ..errors import EngineError
 from ..pool.worker import PoolWorker
 from . import wire
 from .speaker import WARM_UP, Model, Speaker
@@ -44,22 +45,36 @@ class Worker(PoolWorker[wire.Configure, wire.Message]):
 
 
 class Voices(Mapping[str, Speaker]):
-    """The voices by id; those used last are held loaded, another one is read when it is asked for."""
+    """The voices by id; those used last are held loaded, another one is read when it is asked for.
+
+    One that cannot be loaded raises EngineError, from the second time on at once: it costs no other its place.
+    """
 
     def __init__(self, configure: wire.Configure) -> None:
         self._rate, self._most = configure.rate, max(1, configure.loaded)
         self._files = {ident: (Path(v.path), number) for v in configure.voices for ident, number in v.ids}
         self._models: OrderedDict[Path, Model] = OrderedDict()
+        self._broken: dict[Path, str] = {}
 
     def __getitem__(self, ident: str) -> Speaker:
         path, number = self._files[ident]
         model = self._models.get(path)
         if model is None:
-            while len(self._models) >= self._most:
-                self._models.popitem(last=False)
-            model = self._models[path] = Model(path, self._rate)
+            model = self._load(path)
         self._models.move_to_end(path)
         return model.speaker(number)
+
+    def _load(self, path: Path) -> Model:
+        if path in self._broken:
+            raise EngineError(self._broken[path])
+        if len(self._models) >= self._most:
+            self._models.popitem(last=False)
+        try:
+            model = self._models[path] = Model(path, self._rate)
+        except EngineError as error:
+            self._broken[path] = error.message
+            raise
+        return model
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)

@@ -374,7 +374,7 @@ class PoolEngine(ABC, Generic[M]):
         seat.deaths += 1
         job = seat.job
         self._vacate(seat)
-        log.warning("a worker of %s died; starting another", self._name)
+        log.warning("a worker died; starting another", extra={"engine": self._name})
         if job is not None and not job.cancelled:
             if job.delivered or job.retried:
                 job.fail(EngineCrashed("the engine died while it spoke"))

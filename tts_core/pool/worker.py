@@ -109,10 +109,12 @@ class PoolWorker(ABC, Generic[C, M]):
                 self._send(wire.Audio(request.id, 0, True, ()))
         except (OSError, EOFError, FrameError):
             raise
-        except Exception:
+        except Exception as error:
             log.exception("request failed")
-            error = EngineError(f"{self._name} failed on this text")
-            self._send(Failed.of(request.id, error))
+            told = (
+                error if isinstance(error, EngineError) else EngineError(f"{self._name} failed on this text")
+            )
+            self._send(Failed.of(request.id, told))
         self._send(wire.Done(request.id, at / self.rate, time.perf_counter() - started))
 
     def _send(self, message: wire.Audio | wire.Done | Failed, payload: memoryview | bytes = b"") -> None:

@@ -11,6 +11,7 @@ from tests.peers.piper_engine import RATE
 from tests.tts_core.child.cases import ends, in_thread
 from tests.tts_core.piper.conftest import add_voice
 from tts_core.child.frames import numbers
+from tts_core.errors import EngineError
 from tts_core.piper import wire
 from tts_core.piper.worker import Voices, Worker
 
@@ -42,6 +43,24 @@ def test_it_loads_speaks_and_ends(configure: wire.Configure) -> None:
         peer.sock.close()
         thread.join(10)
         assert isinstance(errors[0], EOFError)
+
+
+@pytest.mark.slow
+def test_a_voice_that_cannot_be_loaded_costs_the_others_their_place_but_once(
+    configure: wire.Configure,
+) -> None:
+    Path(configure.voices[2].path).unlink()
+    voices = Voices(configure)
+    assert voices["one"]
+    assert voices["two"]
+    with pytest.raises(EngineError, match=r"^the voice three\.onnx could not be loaded$"):
+        voices["three#0"]
+    assert voices["one"]
+    assert voices.loaded == ["two.onnx", "one.onnx"]
+    for name in ("three", "three#0"):
+        with pytest.raises(EngineError, match=r"^the voice three\.onnx could not be loaded$"):
+            voices[name]
+    assert voices.loaded == ["two.onnx", "one.onnx"]
 
 
 @pytest.mark.slow

@@ -113,10 +113,11 @@ def test_a_fault_is_told_in_our_words(pair: Ends) -> None:
     in_thread(Worker(theirs).run)
     peer.send(toy.Configure())
     peer.receive()
-    peer.send(Speak(5, "fault", "toy", 1.0, None))
-    failed, done = peer.receive()[0], peer.receive()[0]
-    assert failed == Failed(5, "engine_error", "the toy failed on this text")
-    assert isinstance(done, Done)
+    for text, words in (("fault", "the toy failed on this text"), ("refuse", "the voice is broken")):
+        peer.send(Speak(5, text, "toy", 1.0, None))
+        failed, done = peer.receive()[0], peer.receive()[0]
+        assert failed == Failed(5, "engine_error", words)
+        assert isinstance(done, Done)
     peer.sock.close()
 
 

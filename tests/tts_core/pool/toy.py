@@ -1,7 +1,7 @@
 """An engine of the pool without a model: a worker that makes a tone for each word.
 
 Its texts may ask for more: a word "pause" stops until the worker is killed or told to stop; "fault" raises;
-"die" ends the process.
+"refuse" raises with words of ours; "die" ends the process.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ class Toy:
                 return
             if word.group() == "fault":
                 raise RuntimeError(f"a secret: {text}")
+            if word.group() == "refuse":
+                raise EngineError("the voice is broken")
             if word.group() == "die":
                 os._exit(3)
             size = round(RATE / 4 / speed)
