@@ -47,7 +47,7 @@ class Worker(PoolWorker[wire.Configure, wire.Message]):
 class Voices(Mapping[str, Speaker]):
     """The voices by id; those used last are held loaded, another one is read when it is asked for.
 
-    One that cannot be loaded raises EngineError, from the second time on at once: it costs no other its place.
+    One that cannot be loaded raises EngineError, the second time at once: it costs no other its place.
     """
 
     def __init__(self, configure: wire.Configure) -> None:
