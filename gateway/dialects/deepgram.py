@@ -22,12 +22,12 @@ from gateway.ident import request_id
 from gateway.security import authenticate
 from gateway.services import Services, services_of
 from gateway.sockets import Socket, accept
-from gateway.speaking import Voice
+from gateway.speaking import CannotClone, Voice
 from gateway.spoken import base_options, encoded, spoken, write
 from sessions.context import ContextOptions
 from sessions.events import Audio
 from sessions.principal import Principal
-from tts_core.errors import LegClosed, TextTooLong, UnknownVoice, UnsupportedFormat, VoxwireError
+from tts_core.errors import Forbidden, LegClosed, TextTooLong, UnknownVoice, UnsupportedFormat, VoxwireError
 from tts_core.text.segment import TextMode
 
 from . import deepgram_wire as wire
@@ -50,10 +50,13 @@ def error_response(request: web.Request, error: VoxwireError) -> web.Response:
 
 
 async def voice_of(services: Services, principal: Principal, model: str) -> Voice:
-    """The voice that a model name asks for. Raises UnknownVoice, CannotClone, StoreError."""
+    """The voice that a model name asks for. Raises UnknownVoice, CannotClone, Forbidden, StoreError."""
     speaking = services.speaking
     try:
         return await speaking.resolve(principal, model)
+    except (CannotClone, Forbidden) as error:
+        error.field = "model"  # as the voice is called here
+        raise
     except UnknownVoice:
         known = [v.id for v in speaking.voices(principal)]
         other = wire.voice_for(model, services.engine.info, speaking.voice(principal, ""), known)

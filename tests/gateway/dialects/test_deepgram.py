@@ -17,11 +17,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gateway.dialects.deepgram import voice_of
+from gateway.speaking import CannotClone
+from sessions.principal import Principal
 from tests import virtual
 from tests.peers.deepgram import KEY, DeepgramClient, deepgram_client
 from tests.peers.gateway import Running, on_gateway
 from tests.tone import ToneEngine
-from tts_core.errors import EngineCrashed
+from tts_core.errors import EngineCrashed, Forbidden, UnknownVoice
 
 SPEAK = "/v1/speak"
 LONG = "word " * 200
@@ -39,6 +42,16 @@ async def test_a_turn_is_audio_and_then_flushed(gateway: Running) -> None:
         assert client.kinds == ["Metadata", "audio", "Flushed"]
         assert 5 * 0.2 <= len(client.audio) / 48000 <= 5 * 0.2 + 0.5
     assert gateway.idle
+
+
+@on_gateway()
+async def test_a_refused_voice_is_named_as_the_address_names_it(gateway: Running) -> None:
+    bound = Principal("default", "key", voice="tone")
+    for name, kind in (("other", Forbidden), ("vc_" + 32 * "0", CannotClone), ("nobody", UnknownVoice)):
+        somebody = bound if kind is Forbidden else Principal("default", "key")
+        with pytest.raises(kind) as refused:
+            await voice_of(gateway.services, somebody, name)
+        assert refused.value.field == "model"
 
 
 @on_gateway()

@@ -170,6 +170,7 @@ def test_formats_r17_r30(tmp_path: Path, query: str, width: int, rate: int) -> N
         ("?expressivity=1.5", 400, "EXPRESSIVITY_INCREMENT_INVALID", "expressivity"),
         ("?model=nobody", 404, "UNKNOWN_VOICE", "model"),
         ("?model=flux-alexis-ja", 404, "UNKNOWN_VOICE", "model"),
+        ("?model=vc_" + 32 * "0", 409, "CANNOT_CLONE", "model:"),
     ],
 )
 def test_what_cannot_be_made_is_refused_before_the_upgrade(
