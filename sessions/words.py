@@ -144,9 +144,11 @@ class WordAligner:
     def _grouped(self, utterance: Utterance) -> list[_Group]:
         groups: list[_Group] = []
         starts = [token.source_start for token in self._tokens]
+        source_range = utterance.alignment.source_range
         for match in _SPOKEN.finditer(utterance.text) if self._tokens else ():
-            first, last = self._covered(starts, *utterance.alignment.source_range(*match.span()))
-            spoken = [match.span()]
+            span = match.span()
+            first, last = self._covered(starts, *source_range(*span))
+            spoken = [span]
             while groups and first < groups[-1].last:
                 group = groups.pop()
                 first, last = min(first, group.first), max(last, group.last)
@@ -156,7 +158,9 @@ class WordAligner:
 
     def _covered(self, starts: list[int], a: int, b: int) -> tuple[int, int]:
         """Indices ``[first, last)`` of the tokens in a range of the client's text; at least one."""
-        first = bisect_left(starts, starts[max(0, bisect_right(starts, a) - 1)])
+        first = bisect_right(starts, a) - 1
+        if first < 0 or (first and starts[first - 1] == starts[first]):
+            first = bisect_left(starts, starts[max(0, first)])
         if self._tokens[first].source_end <= a and first + 1 < len(self._tokens):
             first += 1
         return first, max(first + 1, bisect_left(starts, b))

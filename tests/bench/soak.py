@@ -7,7 +7,8 @@ again, with idle times between; one text in five is interrupted, one in fifty lo
   client heard in a calm (an interrupted text: a beginning of them), and speech recognition reads the
   digits of a sample of them;
 - every text ends: spoken, cut, or refused at once in the dialect's words;
-- the gateway's memory is flat after a warm-up, and at the end nothing is held or counted.
+- the gateway's memory is flat after a warm-up, and at the end nothing is held or counted. No session is kept
+  for a client that may come back: each native one would come to hold up to 4 MiB to be sent again.
 
     python -m tests.bench soak [--clients 200] [--seconds 150]
 """

@@ -50,8 +50,12 @@ class Alignment:
 
     def source_range(self, start: int, end: int) -> tuple[int, int]:
         """Source range of the derived range ``[start, end)``; an empty range maps to a point."""
-        if not self.spans:
+        spans = self.spans
+        if not spans:
             return (0, 0)
+        if len(spans) == 1 and spans[0].exact and spans[0].start <= start <= end <= spans[0].end:
+            shift = spans[0].source_start - spans[0].start  # nearly all text is as the client sent it
+            return (start + shift, end + shift)
         return (self._map(start, right=False), self._map(max(end, start), right=True))
 
     def _map(self, offset: int, *, right: bool) -> int:
