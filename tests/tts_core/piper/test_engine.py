@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -64,10 +66,14 @@ async def test_a_python_that_is_none_is_told() -> None:
         PiperEngine(bundled(), python=Path("no-such-python"))
 
 
-def piper_gateway(voices: Path, **settings: str) -> GatewayProcess:
-    return GatewayProcess(
-        engine="piper", piper_voices=str(voices), piper_python=str(python()), workers="2", **settings
-    )
+@contextlib.asynccontextmanager
+async def piper_gateway(voices: Path) -> AsyncIterator[GatewayProcess]:
+    made = GatewayProcess(engine="piper", piper_voices=str(voices), piper_python=str(python()), workers="2")
+    gateway = await asyncio.to_thread(made.__enter__)
+    try:
+        yield gateway
+    finally:
+        await asyncio.to_thread(made.__exit__, None, None, None)
 
 
 async def heard(gateway: GatewayProcess, text: str, **options: Any) -> tuple[np.ndarray, str]:
@@ -84,7 +90,7 @@ async def heard(gateway: GatewayProcess, text: str, **options: Any) -> tuple[np.
 @pytest.mark.slow
 async def test_a_gateway_speaks_with_it_and_cancels_exactly() -> None:
     text = "Hello there, this is Piper. Your order number is 4215, and it ships on Thursday."
-    with await asyncio.to_thread(piper_gateway(bundled()).__enter__) as gateway:
+    async with piper_gateway(bundled()) as gateway:
         pcm, words = await heard(gateway, text, format={"sample_rate": RATE})
         assert words == text
         assert 4.0 < len(pcm) / RATE < 8.0
@@ -108,7 +114,7 @@ async def test_a_gateway_speaks_with_it_and_cancels_exactly() -> None:
 @pytest.mark.slow
 async def test_a_language_that_we_do_not_normalise_is_left_to_piper(tmp_path: Path) -> None:
     add_voice(tmp_path, "de_DE-other-medium", language={"code": "de_DE"}, espeak={"voice": "de"})
-    with await asyncio.to_thread(piper_gateway(tmp_path).__enter__) as gateway:
+    async with piper_gateway(tmp_path) as gateway:
         pcm, words = await heard(gateway, "Die Nummer ist 4215.", seed=1)
         assert words == "Die Nummer ist 4215."
         spelled, _ = await heard(gateway, "Die Nummer ist viertausendzweihundertfünfzehn.", seed=1)
