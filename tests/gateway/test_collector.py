@@ -68,6 +68,7 @@ def test_leftovers_are_seen() -> None:
 @pytest.mark.parametrize("kind", TALKERS, ids=lambda kind: kind.name)
 def test_nothing_of_ours_waits_for_the_collector(kind: type[Talker], tmp_path: Path) -> None:
     async def spoken(gateway: Running) -> None:
+        """A client says its texts, cuts one and is lost in another, all in virtual time."""
         async with aiohttp.ClientSession() as http:
             talker = kind(gateway.url, http, "tone")
             await talker.open()

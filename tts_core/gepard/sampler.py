@@ -68,7 +68,12 @@ def belief_entropy(logits: torch.Tensor) -> torch.Tensor:
     that knows nothing 1. Taken before penalty and temperature: it says what the model believes, not how it
     is sampled.
     """
-    entropy = torch.special.entr(torch.softmax(logits, -1)).sum(-1)
+    # log(sum e^x) - sum(x e^x) / sum(e^x), about the largest: half as many operations as by way of softmax.
+    # What has no code counts e^-80, which is nothing.
+    above = (logits - logits.amax(-1, keepdim=True)).clamp_(min=-80.0)
+    weights = above.exp()
+    whole = weights.sum(-1)
+    entropy = whole.log() - above.mul_(weights).sum(-1).div_(whole)
     share: torch.Tensor = entropy @ _shares(logits.device)
     return share
 
@@ -106,6 +111,9 @@ class FrameSampler:
         self._ints[:, _INTS.index("oldest")] = -1
         # When each code was last used, by frame index; so a window of any length costs the same.
         self._used = torch.full((slots, fsq.CHANNELS, WIDTH), _NEVER, dtype=torch.int64, device=device)
+        # Where in it each slot's channels begin.
+        first = torch.arange(slots * fsq.CHANNELS, device=device) * WIDTH
+        self._first = first.view(slots, fsq.CHANNELS)
         self._partner = torch.full((slots,), -1, dtype=torch.int64, device=device)
         self._index = code_index(device).view(-1)
         self._radix = torch.tensor([1, 8, 56, 336], device=device)
@@ -245,7 +253,8 @@ class FrameSampler:
         self._flush()
         self.steps += 1
         n = raw.shape[0]
-        columns = (*self._ints[slots].unbind(-1), *self._floats[slots].unbind(-1))
+        ints, floats = self._ints.index_select(0, slots), self._floats.index_select(0, slots)
+        columns = (*ints.unbind(-1), *floats.unbind(-1))
         asked = dict(zip(_INTS + _FLOATS, columns, strict=True))
         count = asked["count"]
         raw = raw.float()
@@ -267,7 +276,7 @@ class FrameSampler:
         serials = self._allocate(n)
         if leader is not None:
             codes, stop, serials, entropy = codes[leader], stop[leader], serials[leader], entropy[leader]
-        self.table[serials & (self.layout.frame_rows - 1)] = codes.to(torch.uint8)
+        self.table.index_copy_(0, serials & (self.layout.frame_rows - 1), codes.to(torch.uint8))
         tokens = torch.where(stop, self.layout.stop, self.layout.frame + serials)
         tokens = torch.where(fault, self.layout.fault, tokens)
         live = valid & ~stop & ~fault
@@ -311,7 +320,7 @@ class FrameSampler:
     ) -> torch.Tensor:
         """Penalty, temperature, top-k, draw: codes int64 ``[n, 32]``."""
         if self._penalised:
-            seen = self._used[slots] >= (asked["count"] - asked["window"]).clamp(min=0)[:, None, None]
+            seen = self._used.index_select(0, slots) >= (asked["count"] - asked["window"]).clamp(min=0)[:, None, None]
             penalty = asked["repetition_penalty"][:, None, None]
             logits = torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
         if not self._sampled:
@@ -346,7 +355,8 @@ class FrameSampler:
             oldest = self._ints[slots, _INTS.index("oldest")]
             self._ints[slots, _INTS.index("oldest")] = torch.where(valid, -1, oldest)
         if self._penalised:
-            before = self._used[slots].gather(2, codes[:, :, None])
-            index = torch.where(live[:, None, None], count[:, None, None], before)
-            used = self._used[slots].scatter(2, codes[:, :, None], index)
-            self._used[slots] = used
+            # One number a channel is written, where a code of it lies among all the slots'.
+            places = (codes + self._first.index_select(0, slots)).view(-1)
+            used = self._used.view(-1)
+            before = used.index_select(0, places).view(codes.shape)
+            used.index_copy_(0, places, torch.where(live[:, None], count[:, None], before).view(-1))
