@@ -32,6 +32,12 @@ AT_ONCE_S = 0.0001
 """A message that took no longer was there already: asking for it did not let others run."""
 
 
+def takes_at_once(request: web.Request, size: int) -> bool:
+    """Whether so many bytes can be written to the connection without a wait, so that no deadline is needed."""
+    transport = request.transport
+    return transport is not None and transport.get_write_buffer_size() == 0 and size < SMALL
+
+
 class Bucket:
     """A token bucket: ``rate`` a second on average, twice that in one burst. Seconds of ``clock``."""
 
@@ -77,9 +83,8 @@ class Socket:
         """
         if self.ws.closed:
             raise LegClosed("the connection is closed")
-        transport = self.request.transport
         try:
-            if transport is not None and transport.get_write_buffer_size() == 0 and len(data) < SMALL:
+            if takes_at_once(self.request, len(data)):
                 await self._write(data)
             else:
                 async with asyncio.timeout(SEND_DEADLINE_S):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gateway.encoding import encode
 from gateway.ident import request_id
 from gateway.services import Services, services_of
-from gateway.sockets import SEND_DEADLINE_S
+from gateway.sockets import SEND_DEADLINE_S, takes_at_once
 from gateway.speaking import Allowance
 from sessions.context import ContextOptions
 from sessions.events import TERMINAL, Audio, Done, Event, Failed
@@ -45,6 +45,7 @@ def base_options(services: Services, principal: Principal) -> ContextOptions:
         run_ahead_s=settings.run_ahead_s,
         lead_in_ms=settings.lead_in_ms,
         max_characters=settings.max_context_chars,
+        max_pending_characters=settings.max_context_chars,
         cache=principal.phrase_cache,
     )
 
@@ -115,6 +116,9 @@ async def encoded(events: AsyncIterator[Event], encoder: Encoder) -> AsyncIterat
 async def write(request: web.Request, response: web.StreamResponse, data: bytes | None) -> None:
     """Write to the body, None to end it; LegClosed when the client is gone or does not read."""
     try:
+        if data is not None and response.prepared and takes_at_once(request, len(data)):
+            await response.write(data)
+            return
         async with asyncio.timeout(SEND_DEADLINE_S):
             if not response.prepared:
                 await response.prepare(request)

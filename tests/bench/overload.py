@@ -78,12 +78,15 @@ class Client:
         return b'"opened"' in seen
 
 
+CORES = sorted(os.sched_getaffinity(0))
+"""Taken before any of them is: once this process has one, it and its children see no other."""
+
+
 def pin(pid: int, core: int) -> None:
     """Keep every thread of a process to one core, where there is a second one for the others."""
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) > 1:
+    if len(CORES) > 1:
         for thread in Path(f"/proc/{pid}/task").iterdir():
-            os.sched_setaffinity(int(thread.name), {cores[core]})
+            os.sched_setaffinity(int(thread.name), {CORES[core]})
 
 
 def cpu_s(pid: int) -> float:
