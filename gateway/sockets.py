@@ -33,7 +33,7 @@ AT_ONCE_S = 0.0001
 
 
 def takes_at_once(request: web.Request, size: int) -> bool:
-    """Whether so many bytes can be written to the connection without a wait, so that no deadline is needed."""
+    """Whether so many bytes can be written to the connection without a wait: no deadline is needed then."""
     transport = request.transport
     return transport is not None and transport.get_write_buffer_size() == 0 and size < SMALL
 

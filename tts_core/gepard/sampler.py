@@ -320,7 +320,10 @@ class FrameSampler:
     ) -> torch.Tensor:
         """Penalty, temperature, top-k, draw: codes int64 ``[n, 32]``."""
         if self._penalised:
-            seen = self._used.index_select(0, slots) >= (asked["count"] - asked["window"]).clamp(min=0)[:, None, None]
+            seen = (
+                self._used.index_select(0, slots)
+                >= (asked["count"] - asked["window"]).clamp(min=0)[:, None, None]
+            )
             penalty = asked["repetition_penalty"][:, None, None]
             logits = torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
         if not self._sampled:
