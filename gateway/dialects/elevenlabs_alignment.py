@@ -64,12 +64,10 @@ class CharacterClock:
     def _spread(self, chars: str, start: int, end: int) -> None:
         if not chars:
             return
-        last, whole, count = self._starts[-1] if self._starts else 0, end - start, len(chars)
+        start = max(start, self._starts[-1] if self._starts else 0)
+        whole, count = max(0, end - start), len(chars)
         self._chars += chars
-        if start >= last and whole >= 0:
-            self._starts += [start + whole * i // count for i in range(count)]
-        else:
-            self._starts += [max(last, start + whole * i // count) for i in range(count)]
+        self._starts += [start + whole * i // count for i in range(count)]
 
     def _blanks(self, text: str) -> None:
         """White space goes with the word before it: pipecat takes a word for said when a blank follows."""

@@ -116,3 +116,22 @@ def test_any_speech_is_told_whole_and_in_time(
         told += "".join(found.chars)
     rest = clock.rest(text, sample)
     assert told + ("".join(rest.chars) if rest else "") == text
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 5)), min_size=1, max_size=8), st.integers(50, 2000))
+def test_times_never_run_back_whatever_times_the_words_have(
+    times: list[tuple[float, float]], step_ms: int
+) -> None:
+    clock, text = CharacterClock(8000, absolute=True), ""
+    for start, end in times:
+        begin, text = len(text), text + "word "
+        clock.add((Word("word", begin, begin + 4, start, end),), text)
+    starts: list[int] = []
+    chars: list[str] = []
+    for at in range(0, 60_000, step_ms):
+        taken = clock.take(at * 8, (at + step_ms) * 8)
+        if taken is not None:
+            starts += taken.starts
+            chars += taken.chars
+    assert "".join(chars) == text
+    assert starts == sorted(starts)
