@@ -45,7 +45,6 @@ def base_options(services: Services, principal: Principal) -> ContextOptions:
         run_ahead_s=settings.run_ahead_s,
         lead_in_ms=settings.lead_in_ms,
         max_characters=settings.max_context_chars,
-        max_pending_characters=settings.max_context_chars,
         cache=principal.phrase_cache,
     )
 

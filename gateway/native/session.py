@@ -333,7 +333,6 @@ class NativeSession:
             run_ahead_s=min(run_ahead, settings.run_ahead_s),
             lead_in_ms=message.lead_in_ms,
             max_characters=settings.max_context_chars,
-            max_pending_characters=settings.max_context_chars,
             cache=message.cache,
         )
 
