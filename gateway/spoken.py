@@ -19,7 +19,7 @@ from gateway.sockets import SEND_DEADLINE_S, takes_at_once
 from gateway.speaking import Allowance
 from sessions.context import ContextOptions
 from sessions.events import TERMINAL, Audio, Done, Event, Failed
-from tts_core.errors import LegClosed
+from tts_core.errors import LegClosed, TextTooLong
 from tts_core.text.segment import TextOptions
 
 if TYPE_CHECKING:
@@ -59,12 +59,13 @@ async def spoken(
     options: ContextOptions,
     voice: Voice,
     context_id: str = "",
+    field: str = "text",
 ) -> AsyncIterator[AsyncIterator[Event]]:
     """Speak ``text`` and give its events in order, the terminal one last; leaving the block stops it.
 
     The run-ahead of ``options`` is replaced: a download has no listener's clock. ``voice`` as
-    ``Speaking.resolve`` gave it, its id in the options. Raises Draining, Busy, BadRequest and TextTooLong
-    before anything is spoken.
+    ``Speaking.resolve`` gave it, its id in the options; ``field`` is what the dialect calls the text.
+    Raises Draining, Busy, BadRequest and TextTooLong before anything is spoken.
     """
     services = services_of(request)
     queue: asyncio.Queue[Event] = asyncio.Queue(QUEUE)
@@ -78,7 +79,11 @@ async def spoken(
         has_text=True,
         voice=voice,
     )
-    runner.text(text)
+    try:
+        runner.text(text)
+    except TextTooLong as error:
+        error.field = field
+        raise
     runner.end()
     runner.start()
 

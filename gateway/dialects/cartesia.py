@@ -276,6 +276,7 @@ async def _spoken(
         request,
         principal,
         dialect="cartesia",
+        field="transcript",
         text=body.transcript,
         options=options,
         voice=voice,

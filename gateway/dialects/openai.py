@@ -76,7 +76,9 @@ async def speech(request: web.Request) -> web.StreamResponse:
         if data:
             await write(request, response, _event(wire.delta(data)) if events else data)
 
-    async with spoken(request, principal, dialect="openai", text=text, options=options, voice=voice) as told:
+    async with spoken(
+        request, principal, dialect="openai", text=text, options=options, voice=voice, field="input"
+    ) as told:
         async for event in told:
             if isinstance(event, Failed):
                 if not response.prepared or not events:

@@ -97,7 +97,7 @@ async def test_a_download_comes_as_fast_as_it_is_read(gateway: Running) -> None:
         ({"output_format": None}, 400, "output_format"),
         ({"output_format": RAW | {"sample_rate": 44000}}, 400, "output_format.sample_rate"),
         ({"output_format": RAW | {"container": "ogg"}}, 400, "output_format.container"),
-        ({"transcript": "x" * 99_999}, 413, "text"),
+        ({"transcript": "x" * 99_999}, 413, "transcript"),
     ],
 )
 @pytest.mark.parametrize("path", ["/tts/bytes", "/tts/sse"])

@@ -164,6 +164,7 @@ async def test_voices_are_listed_with_the_vendors_names(gateway: Running) -> Non
         ({"response_format": "ogg"}, 400, "response_format"),
         ({"stream_format": "ws"}, 400, "stream_format"),
         ({"input": "x" * 250_000}, 413, None),
+        ({"input": "x" * 50_001}, 413, "input"),
     ],
 )
 @pytest.mark.parametrize("stream", [None, "sse"])
