@@ -29,7 +29,7 @@ from sessions.events import TERMINAL, Audio, AudioFormat, Cancelled, Done, Event
 from sessions.principal import Principal
 from sessions.runner import ContextRunner
 from sessions.session import REMEMBERED, Session
-from tts_core.errors import BadRequest, LegClosed, UnknownVoice, VoxwireError
+from tts_core.errors import BadRequest, LegClosed, TextTooLong, UnknownVoice, VoxwireError
 
 from . import cartesia_lists as lists
 from . import cartesia_wire as wire
@@ -140,7 +140,11 @@ class Connection:
         if request.add_timestamps is not None:
             context.timestamps = request.add_timestamps
         if request.transcript:
-            runner.text(request.transcript)
+            try:
+                runner.text(request.transcript)
+            except TextTooLong as error:
+                error.field = "transcript"  # as the text is called here
+                raise
         if request.flush:
             runner.flush()
         if not request.continue_:

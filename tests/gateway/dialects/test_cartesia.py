@@ -359,6 +359,7 @@ async def test_text_that_is_too_long_opens_nothing_and_ends_nothing(gateway: Run
         await client.say("a", "x" * 101, more=False)
         error = await client.until("error")
         assert (error["context_id"], error["status_code"], error["done"]) == ("a", 413, True)
+        assert error["message"].startswith("transcript: ")
         await client.say("b", "One two three. ", add_timestamps=True)
         await client.say("b", "y" * 90)
         error = await client.until("error")
