@@ -21,6 +21,9 @@ from .config import GepardConfig
 from .sampling import Sampling
 
 Rows: TypeAlias = NDArray[np.float32]
+
+NO_CODES: fsq.Codes = np.zeros((0, fsq.CHANNELS), np.uint8)
+NO_ENTROPY: Rows = np.zeros(0, np.float32)
 """Rows of embeddings, float32 ``[K, hidden]``."""
 
 Finish: TypeAlias = Literal["", "stop", "length"]

@@ -15,7 +15,7 @@ from tts_core.child.failure import Failed
 from tts_core.child.frames import FrameError, Language, numbers
 from tts_core.nanocodec import fsq
 
-from .frames import Finish, FrameBatch, FrameRequest, SpeakerPrefix
+from .frames import Finish, FrameBatch, FrameRequest, Rows, SpeakerPrefix
 from .sampling import Sampling
 
 
@@ -111,11 +111,11 @@ class Step(msgspec.Struct, tag="step", frozen=True):
     busy_s: float
 
     @classmethod
-    def of(cls, given: Sequence[tuple[int, FrameBatch]], busy_s: float) -> tuple[Step, bytes]:
-        """Frames by request, and what goes beside them."""
-        parts = tuple(Part(ident, len(batch.codes), batch.finish) for ident, batch in given)
-        codes = b"".join([batch.codes.tobytes() for _, batch in given])
-        return cls(parts, busy_s), codes + b"".join([b.entropy.astype("<f4").tobytes() for _, b in given])
+    def of(
+        cls, parts: Sequence[tuple[int, int, Finish]], codes: fsq.Codes, entropy: Rows, busy_s: float
+    ) -> tuple[Step, bytes]:
+        """Frames uint8 ``[n, 32]``, entropies float32 ``[n]`` and whose they are; and what goes beside it."""
+        return cls(tuple([Part(*part) for part in parts]), busy_s), codes.tobytes() + entropy.tobytes()
 
     def batches(self, payload: memoryview) -> Iterator[tuple[int, FrameBatch]]:
         """The frames by request. Raises FrameError."""

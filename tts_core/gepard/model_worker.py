@@ -10,17 +10,36 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tts_core.child.failure import Failed
 from tts_core.child.frames import FrameError
 from tts_core.child.serve import Channel, handshake, serve
 from tts_core.errors import EngineError, VoxwireError
+from tts_core.nanocodec import fsq
 
 from . import model_wire as wire
-from .frames import FrameBatch, FrameRequest
+from .frames import Finish, FrameRequest, Rows
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Given:
+    """What a step of a model gave, of all requests together: a step's time is short, and they are many.
+
+    Args:
+        parts: whose the frames are, in their order: the request, how many, and its finish as in FrameBatch.
+        codes: uint8 ``[n, 32]``, the frames of all parts.
+        entropy: float32 ``[n]``, as in FrameBatch.
+        failures: requests that ended by an error. Such an error, as a finish, is the last word on a request.
+    """
+
+    parts: Sequence[tuple[int, int, Finish]]
+    codes: fsq.Codes
+    entropy: Rows
+    failures: Sequence[tuple[int, VoxwireError]] = field(default=())
 
 
 class Served(Protocol):
@@ -39,11 +58,8 @@ class Served(Protocol):
         """Drop a request at once. One that is over is ignored."""
         ...
 
-    def step(self) -> Sequence[tuple[int, FrameBatch | VoxwireError]]:
-        """Work for a moment: what it gave to whom. An error, as a finish, is the last word on a request.
-
-        What it raises is the end of the model.
-        """
+    def step(self) -> Given:
+        """Work for a moment: what it gave to whom. What it raises is the end of the model."""
         ...
 
     def call(self, name: str, arguments: Sequence[Any]) -> Any:
@@ -119,13 +135,11 @@ class Loop:
             log.exception("the model failed on a message")
             self._channel.send(Failed.of(message.id, EngineError("the model failed on the request")))
 
-    def _tell(self, given: Sequence[tuple[int, FrameBatch | VoxwireError]], busy_s: float) -> None:
-        frames = [(ident, batch) for ident, batch in given if isinstance(batch, FrameBatch)]
-        if frames:
-            self._channel.send(*wire.Step.of(frames, busy_s))
-        for ident, error in given:
-            if isinstance(error, VoxwireError):
-                self._channel.send(Failed.of(ident, error))
+    def _tell(self, given: Given, busy_s: float) -> None:
+        if given.parts:
+            self._channel.send(*wire.Step.of(given.parts, given.codes, given.entropy, busy_s))
+        for ident, error in given.failures:
+            self._channel.send(Failed.of(ident, error))
 
 
 def unknown(name: str) -> EngineError:

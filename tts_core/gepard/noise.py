@@ -32,10 +32,37 @@ def _mix(x: torch.Tensor) -> torch.Tensor:
 
 
 @lru_cache(maxsize=8)
-def _lanes(count: int, device: torch.device) -> torch.Tensor:
-    """What sets the draws of a frame apart: int64 ``[count]``."""
-    lanes: torch.Tensor = torch.arange(1, count + 1, device=device, dtype=torch.int64) * _GAMMA
-    return lanes
+def _lanes(channels: int, width: int, device: torch.device) -> torch.Tensor:
+    """What sets the draws of a frame apart: int64 ``[width * channels]``, channel by channel."""
+    lanes: torch.Tensor = torch.arange(1, channels * width + 1, device=device, dtype=torch.int64) * _GAMMA
+    return lanes.view(channels, width).T.reshape(-1)
+
+
+@lru_cache(maxsize=8)
+def _half(device: torch.device) -> torch.Tensor:
+    """Half of the 52nd bit: what noise of whole bits lacks to be neither 0 nor 1. A double."""
+    return torch.tensor(2.0**-53, dtype=torch.float64, device=device)
+
+
+def keys(seed: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
+    """What a frame's noise is made from, by its request's ``seed`` and its index ``step``: int64, as these.
+
+    The two are broadcast. Of a request's frames they can be made at once, long before the frames are.
+    """
+    # The seed is mixed before the step is added: seeds and steps that follow each other share no lane.
+    return _mix(_mix(seed * _GAMMA) + step * _GAMMA)
+
+
+def lowering(key: torch.Tensor, channels: int = 32, width: int = 8) -> torch.Tensor:
+    """Gumbel noise of frames by their ``keys`` int64 ``[n]``, times -1: to be taken off what is drawn from.
+
+    Returns:
+        float32 ``[n, width, channels]``, finite, from -36.8 to 3.7.
+    """
+    bits = _mix(key[:, None] + _lanes(channels, width, key.device))
+    # 52 bits, so that the half can be added exactly and neither 0 nor 1 is ever drawn.
+    noise = torch.add(_half(key.device), _shift_right(bits, 12), alpha=2.0**-52)
+    return noise.log_().neg_().log_().float().view(-1, width, channels)
 
 
 def gumbel(seed: torch.Tensor, step: torch.Tensor, channels: int = 32, width: int = 8) -> torch.Tensor:
@@ -50,10 +77,4 @@ def gumbel(seed: torch.Tensor, step: torch.Tensor, channels: int = 32, width: in
     Returns:
         float32 ``[n, channels, width]`` on the device of ``seed``; finite, from -3.7 to 36.8.
     """
-    # The seed is mixed before the step is added: seeds and steps that follow each other share no lane.
-    key = _mix(_mix(seed * _GAMMA) + step * _GAMMA)
-    bits = _mix(key[:, None] + _lanes(channels * width, seed.device))
-    # 52 bits, so that the half can be added exactly and neither 0 nor 1 is ever drawn.
-    noise: torch.Tensor = _shift_right(bits, 12).double()
-    noise.add_(0.5).mul_(2.0**-52).log_().neg_().log_().neg_()
-    return noise.float().view(-1, channels, width)
+    return lowering(keys(seed, step), channels, width).neg_().mT.contiguous()

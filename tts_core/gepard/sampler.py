@@ -22,7 +22,8 @@ from tts_core.errors import EngineError
 from tts_core.nanocodec import fsq
 
 from .layout import LOGITS, OFFSETS, SERIALS, Layout, age
-from .noise import gumbel
+from .noise import keys, lowering
+from .sampling import FRAME_CAP
 
 WIDTH = max(fsq.LEVELS)
 
@@ -45,37 +46,45 @@ class Drawn(NamedTuple):
 
 
 def code_index(device: torch.device | str = "cpu") -> torch.Tensor:
-    """Where the heads hold code ``c`` of channel ``k``: int64 ``[32, 8]``, ``LOGITS`` where there is none."""
-    index = torch.full((fsq.CHANNELS, WIDTH), LOGITS, dtype=torch.int64)
+    """Where the heads hold code ``c`` of channel ``k``: int64 ``[8, 32]``, ``LOGITS`` where there is none.
+
+    Codes before channels, here as everywhere in a step: what is done over the eight codes of a channel is
+    then done for 32 channels at once, in a third of the time.
+    """
+    index = torch.full((WIDTH, fsq.CHANNELS), LOGITS, dtype=torch.int64)
     first = 0
     for channel, levels in enumerate(fsq.LEVELS):
-        index[channel, :levels] = torch.arange(first, first + levels)
+        index[:levels, channel] = torch.arange(first, first + levels)
         first += levels
     return index.to(device)
 
 
 @lru_cache
+def _heads(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where in the fused heads each code is, int64 ``[256]``, and which of them are none, bool ``[256]``."""
+    index = code_index(device).view(-1)
+    none = index == LOGITS
+    return index.masked_fill(none, 0), none
+
+
+@lru_cache
 def _shares(device: torch.device) -> torch.Tensor:
-    """What a nat of each head's entropy counts: float32 ``[32]``."""
+    """The part of each code's ``p log p`` in the belief entropy: float32 ``[256]``."""
     levels: torch.Tensor = torch.tensor(fsq.LEVELS, dtype=torch.float32, device=device).log()
-    return 1.0 / (fsq.CHANNELS * levels)
+    return (-1.0 / (fsq.CHANNELS * levels)).repeat(WIDTH)
 
 
 def belief_entropy(logits: torch.Tensor) -> torch.Tensor:
     """Mean over the heads of the entropy of their belief, each as a share of its maximum: float32 ``[n]``.
 
-    ``logits`` float32 ``[n, 32, 8]``, minus infinity where a head has no code. A head that knows gives 0, one
+    ``logits`` float32 ``[n, 8, 32]``, minus infinity where a head has no code. A head that knows gives 0, one
     that knows nothing 1. Taken before penalty and temperature: it says what the model believes, not how it
     is sampled.
     """
-    # log(sum e^x) - sum(x e^x) / sum(e^x), about the largest: half as many operations as by way of softmax.
     # What has no code counts e^-80, which is nothing.
-    above = (logits - logits.amax(-1, keepdim=True)).clamp_(min=-80.0)
-    weights = above.exp()
-    whole = weights.sum(-1)
-    entropy = whole.log() - above.mul_(weights).sum(-1).div_(whole)
-    share: torch.Tensor = entropy @ _shares(logits.device)
-    return share
+    logs = logits.log_softmax(1).clamp_(min=-80.0)
+    entropy: torch.Tensor = logs.exp().mul_(logs).view(len(logits), -1) @ _shares(logits.device)
+    return entropy
 
 
 @dataclass(slots=True)
@@ -84,7 +93,36 @@ class _Row:
 
     floats: list[float]
     ints: list[int]
+    length: int
     frames: torch.Tensor | None
+
+
+class Rows:
+    """The slots of a batch's rows, and what does not change while they are the same.
+
+    Args:
+        slots: int64 ``[n]``, the slot of each row.
+        columns: each slot's values by name.
+        changes: how often a request had begun or ended when these were the slots' requests.
+    """
+
+    __slots__ = ("_columns", "_had", "changes", "slots")
+
+    def __init__(self, slots: torch.Tensor, columns: Mapping[str, torch.Tensor], changes: int) -> None:
+        self.slots, self.changes, self._columns = slots, changes, columns
+        self._had: dict[str, torch.Tensor] = {}
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        """A value of every row as it is now."""
+        return self._columns[name].index_select(0, self.slots)
+
+    def given(self, name: str, dims: int = 1) -> torch.Tensor:
+        """A value of every row that a request was begun with, ``[n]`` and as many 1s as ``dims`` asks for."""
+        had = self._had.get(name)
+        if had is None:
+            had = self[name]
+            had = self._had[name] = had.view(*had.shape, *(1,) * (dims - had.ndim))
+        return had
 
 
 class FrameSampler:
@@ -106,19 +144,25 @@ class FrameSampler:
         self.cursor = 0
         self.steps = 0
         self.resumed = 0
-        self._floats = torch.zeros(slots, len(_FLOATS), device=device)
-        self._ints = torch.zeros(slots, len(_INTS), dtype=torch.int64, device=device)
-        self._ints[:, _INTS.index("oldest")] = -1
+        self._floats = torch.zeros(len(_FLOATS), slots, device=device)
+        self._ints = torch.zeros(len(_INTS), slots, dtype=torch.int64, device=device)
+        # Where in them each slot's channels begin, and its frames.
+        first = torch.arange(slots, device=device)[:, None] * (WIDTH * fsq.CHANNELS)
+        # The noise of a request's frames; a row more, as the frame after the last is looked up as well.
+        self._keys = torch.zeros(slots + 1, FRAME_CAP, dtype=torch.int64, device=device)
+        self._columns = {
+            **dict(zip(_INTS + _FLOATS, (*self._ints.unbind(0), *self._floats.unbind(0)), strict=True)),
+            "channels": first + torch.arange(fsq.CHANNELS, device=device),
+            "keys": torch.arange(slots, device=device) * FRAME_CAP,
+        }
+        self._columns["oldest"].fill_(-1)
         # When each code was last used, by frame index; so a window of any length costs the same.
-        self._used = torch.full((slots, fsq.CHANNELS, WIDTH), _NEVER, dtype=torch.int64, device=device)
-        # Where in it each slot's channels begin.
-        first = torch.arange(slots * fsq.CHANNELS, device=device) * WIDTH
-        self._first = first.view(slots, fsq.CHANNELS)
+        self._used = torch.full((slots, WIDTH, fsq.CHANNELS), _NEVER, dtype=torch.int64, device=device)
         self._partner = torch.full((slots,), -1, dtype=torch.int64, device=device)
-        self._index = code_index(device).view(-1)
         self._radix = torch.tensor([1, 8, 56, 336], device=device)
         self._group = torch.tensor(OFFSETS, device=device)
         self._staged: dict[int, _Row] = {}
+        self._changes = 0
         # What the slots ask for, known without asking the device: steps skip the rules that nobody uses.
         self._sampled: set[int] = set()
         self._penalised: set[int] = set()
@@ -179,6 +223,7 @@ class FrameSampler:
                 len(handles),
                 oldest,
             ],
+            min(int(params.get("max_frames", FRAME_CAP)), FRAME_CAP),
             frames,
         )
         if role:
@@ -191,6 +236,7 @@ class FrameSampler:
 
     def leave(self, slot: int) -> None:
         """Forget the request in ``slot``; nothing happens where there is none."""
+        self._changes += 1
         self._staged.pop(slot, None)
         for asking in (self._known, self._referring, self._sampled, self._penalised, self._truncated):
             asking.discard(slot)
@@ -220,146 +266,150 @@ class FrameSampler:
         return {"steps": self.steps, "cursor": self.cursor, "resumed": self.resumed}
 
     def _allocate(self, n: int) -> torch.Tensor:
-        serials = (torch.arange(n, device=self.device) + self.cursor) % SERIALS
-        self.cursor = (self.cursor + n) % SERIALS
-        return serials
+        first = self.cursor
+        self.cursor = (first + n) % SERIALS
+        serials = torch.arange(first, first + n, device=self.device)
+        return serials if first + n <= SERIALS else serials % SERIALS
 
     def _flush(self) -> None:
         if not self._staged:
             return
         slots = torch.tensor(list(self._staged), device=self.device)
         rows = list(self._staged.values())
-        self._floats[slots] = torch.tensor([row.floats for row in rows], device=self.device)
-        self._ints[slots] = torch.tensor([row.ints for row in rows], device=self.device)
+        self._floats[:, slots] = torch.tensor([row.floats for row in rows], device=self.device).T
+        self._ints[:, slots] = torch.tensor([row.ints for row in rows], device=self.device).T
+        frames = torch.arange(max(row.length for row in rows), device=self.device)
+        self._keys[slots, : len(frames)] = keys(self._columns["seed"].index_select(0, slots)[:, None], frames)
         self._used[slots] = _NEVER
         for slot, row in self._staged.items():
             if row.frames is not None:
-                order = torch.arange(len(row.frames), device=self.device)[None, :].expand(fsq.CHANNELS, -1)
-                self._used[slot].scatter_reduce_(1, row.frames.T.contiguous(), order, "amax")
+                order = torch.arange(len(row.frames), device=self.device)[:, None].expand(-1, fsq.CHANNELS)
+                self._used[slot].scatter_reduce_(0, row.frames, order, "amax")
         self._staged.clear()
 
+    def rows(self, slots: torch.Tensor) -> Rows:
+        """Rows for ``sample``, to be used again as long as they are those of a batch."""
+        return Rows(slots, self._columns, self._changes)
+
     @torch.inference_mode()
-    def sample(self, raw: torch.Tensor, slots: torch.Tensor, valid: torch.Tensor) -> Drawn:
+    def sample(self, raw: torch.Tensor, rows: Rows, valid: torch.Tensor) -> Drawn:
         """Draw one frame, or the end, for every row.
 
         Args:
             raw: ``[n, 217]`` outputs of the fused heads.
-            slots: int64 ``[n]``, the slot of each row.
+            rows: the slot of each row.
             valid: bool ``[n]``, False for rows whose prompt is not read to its end: they draw nothing that
                 counts.
 
-        Nothing in here waits for the device.
+        Nothing in here waits for the device. A step is many small operations between two large ones, and
+        each costs more than its numbers do: what is known ahead is not asked for again.
         """
         self._flush()
+        if rows.changes != self._changes:
+            rows = self.rows(rows.slots)
         self.steps += 1
         n = raw.shape[0]
-        ints, floats = self._ints.index_select(0, slots), self._floats.index_select(0, slots)
-        columns = (*ints.unbind(-1), *floats.unbind(-1))
-        asked = dict(zip(_INTS + _FLOATS, columns, strict=True))
-        count = asked["count"]
+        count = rows["count"]
         raw = raw.float()
-        stop_logit = raw[:, -1]
+        # No sum of numbers so small is without bounds; less itself it is 0, or no number.
+        total = raw.sum(-1)
+        fault = (total - total) != 0.0
         # The prompt has been read, so this is the latest moment at which its frames were needed: what is
         # still there now was there all along. One check per (re)start; afterwards `oldest` is -1.
-        fault = ~torch.isfinite(raw.sum(-1))  # no sum of numbers so small is without bounds
         if self._referring:
-            oldest = asked["oldest"]
+            oldest = rows["oldest"]
             fault |= (oldest >= 0) & ((self.cursor - oldest) % SERIALS >= self.layout.frame_rows)
+        stop_logit = raw[:, -1]
         leader: torch.Tensor | None = None
         if self._roles:
-            raw, leader, fault = self._guide(raw, slots, valid, fault, asked)
-        padded = torch.nn.functional.pad(raw[:, :-1], (0, 2), value=float("-inf"))
-        logits = padded.index_select(1, self._index).view(n, fsq.CHANNELS, WIDTH)
+            raw, leader, fault = self._guide(raw, rows, valid, fault, count)
+        index, none = _heads(raw.device)
+        logits = raw.index_select(1, index).masked_fill_(none, float("-inf")).view(n, WIDTH, fsq.CHANNELS)
         entropy = belief_entropy(logits)
-        codes = self._draw(logits, slots, asked)
-        stop = (torch.sigmoid(stop_logit) > asked["stop_threshold"]) & (count > 0)
+        codes = self._draw(logits, rows, count)
+        stop = (torch.sigmoid(stop_logit) > rows.given("stop_threshold")) & (count > 0)
+        row = self.cursor & (self.layout.frame_rows - 1)
         serials = self._allocate(n)
-        if leader is not None:
-            codes, stop, serials, entropy = codes[leader], stop[leader], serials[leader], entropy[leader]
-        self.table.index_copy_(0, serials & (self.layout.frame_rows - 1), codes.to(torch.uint8))
-        tokens = torch.where(stop, self.layout.stop, self.layout.frame + serials)
-        tokens = torch.where(fault, self.layout.fault, tokens)
-        live = valid & ~stop & ~fault
-        self._remember(slots, codes, count, live, valid)
+        if leader is None and row + n <= self.layout.frame_rows:
+            self.table[row : row + n] = codes
+        else:
+            if leader is not None:
+                codes, stop, serials, entropy = codes[leader], stop[leader], serials[leader], entropy[leader]
+            self.table.index_copy_(0, serials & (self.layout.frame_rows - 1), codes.to(torch.uint8))
+        tokens = serials.add_(self.layout.frame)
+        tokens.masked_fill_(stop, self.layout.stop).masked_fill_(fault, self.layout.fault)
+        live = valid & (tokens >= self.layout.frame)
+        self._remember(rows, codes, count, live, valid)
         packed = (codes.view(n, fsq.GROUPS, -1) * self._radix).sum(-1).add_(self._group)
         return Drawn(tokens, packed, entropy)
 
     def _guide(
         self,
         raw: torch.Tensor,
-        slots: torch.Tensor,
+        asked: Rows,
         valid: torch.Tensor,
         fault: torch.Tensor,
-        asked: dict[str, torch.Tensor],
+        count: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Mix the halves of pairs: the new ``raw``, the row whose draw each row takes, the new ``fault``.
 
         Both halves must be here, at the same frame and sound; else both end.
         """
-        n, count, scale = len(raw), asked["count"], asked["cfg_scale"]
+        n, slots, scale = len(raw), asked.slots, asked.given("cfg_scale", 2)
         rows = torch.arange(n, device=raw.device)
         row_of = torch.full((self.slots,), -1, dtype=torch.int64, device=raw.device)
         row_of[slots] = rows
         partner = self._partner[slots]
         partner = torch.where(partner >= 0, row_of[partner.clamp(min=0)], -1)
         other = partner.clamp(min=0)
-        guided = (asked["role"] == _LEADER) & (count < asked["guided"])
+        guided = (asked.given("role") == _LEADER) & (count < asked.given("guided"))
         paired = guided & (partner >= 0)
         broken = ~paired | (valid != valid[other]) | (count != count[other]) | fault[other]
         fault = fault | (guided & broken)
-        mixed = raw[other] + scale[:, None] * (raw - raw[other])
+        mixed = raw[other] + scale * (raw - raw[other])
         raw = torch.where(paired[:, None], mixed, raw)
         # A scratch row takes what is scattered for rows without a follower: no count need be known here.
         leader = torch.arange(n + 1, device=raw.device)
         leader = leader.scatter(0, torch.where(paired, partner, n), rows)[:n]
-        lost = (asked["role"] == _FOLLOWER) & (leader == rows)
+        lost = (asked.given("role") == _FOLLOWER) & (leader == rows)
         return raw, leader, fault[leader] | fault | lost
 
-    def _draw(
-        self, logits: torch.Tensor, slots: torch.Tensor, asked: dict[str, torch.Tensor]
-    ) -> torch.Tensor:
+    def _draw(self, logits: torch.Tensor, rows: Rows, count: torch.Tensor) -> torch.Tensor:
         """Penalty, temperature, top-k, draw: codes int64 ``[n, 32]``."""
         if self._penalised:
-            seen = (
-                self._used.index_select(0, slots)
-                >= (asked["count"] - asked["window"]).clamp(min=0)[:, None, None]
-            )
-            penalty = asked["repetition_penalty"][:, None, None]
+            used = self._used.index_select(0, rows.slots)
+            seen = used >= (count - rows.given("window")).clamp_(min=0)[:, None, None]
+            penalty = rows.given("repetition_penalty", 3)
             logits = torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
         if not self._sampled:
-            return logits.argmax(-1)
-        temperature = asked["temperature"]
+            return logits.max(1).indices
+        temperature = rows.given("temperature", 3)
         mixed = self._sampled != self._known
         if mixed:
             greedy = temperature <= 0.0
             temperature = torch.where(greedy, 1.0, temperature)
-        scaled = logits / temperature[:, None, None]
+        scaled = logits / temperature
         if self._truncated:
-            ordered = scaled.sort(-1, descending=True).values
-            last = (asked["top_k"] - 1)[:, None, None].expand(-1, fsq.CHANNELS, 1)
-            scaled = scaled.masked_fill(scaled < ordered.gather(2, last), float("-inf"))
-        noisy = gumbel(asked["seed"], asked["count"], fsq.CHANNELS, WIDTH).add_(scaled)
+            ordered = scaled.sort(1, descending=True).values
+            last = (rows.given("top_k", 3) - 1).expand(-1, 1, fsq.CHANNELS)
+            scaled = scaled.masked_fill(scaled < ordered.gather(1, last), float("-inf"))
+        key = self._keys.view(-1).index_select(0, rows.given("keys") + count)
+        noisy = scaled.sub_(lowering(key))
         if mixed:
             # Greedy rows take the logits untouched: a division by 1 is exact, a draw is not wanted.
-            noisy = torch.where(greedy[:, None, None], logits, noisy)
-        return noisy.argmax(-1)
+            noisy = torch.where(greedy, logits, noisy)
+        return noisy.max(1).indices
 
     def _remember(
-        self,
-        slots: torch.Tensor,
-        codes: torch.Tensor,
-        count: torch.Tensor,
-        live: torch.Tensor,
-        valid: torch.Tensor,
+        self, rows: Rows, codes: torch.Tensor, count: torch.Tensor, live: torch.Tensor, valid: torch.Tensor
     ) -> None:
         """Count the frames that were drawn for good."""
-        self._ints[slots, _INTS.index("count")] = count + live.long()
+        self._columns["count"].index_copy_(0, rows.slots, count + live)
         if self._referring:
-            oldest = self._ints[slots, _INTS.index("oldest")]
-            self._ints[slots, _INTS.index("oldest")] = torch.where(valid, -1, oldest)
+            self._columns["oldest"].index_copy_(0, rows.slots, rows["oldest"].masked_fill_(valid, -1))
         if self._penalised:
             # One number a channel is written, where a code of it lies among all the slots'.
-            places = (codes + self._first.index_select(0, slots)).view(-1)
+            places = torch.add(rows.given("channels"), codes, alpha=fsq.CHANNELS).view(-1)
             used = self._used.view(-1)
             before = used.index_select(0, places).view(codes.shape)
             used.index_copy_(0, places, torch.where(live[:, None], count[:, None], before).view(-1))

@@ -13,8 +13,8 @@ import torch
 from tts_core.errors import EngineError, VoxwireError
 
 from .checkpoint import Checkpoint
-from .frames import FrameBatch, FrameRequest
-from .model_worker import run, unknown
+from .frames import NO_CODES, NO_ENTROPY, FrameBatch, FrameRequest
+from .model_worker import Given, run, unknown
 from .prompt import build_prompt
 from .reference import ReferenceModel
 from .sampling import Sampling
@@ -75,21 +75,24 @@ class Turns:
         self._waiting = deque(turn for turn in self._waiting if turn[0] != ident)
         self._fill()
 
-    def step(self) -> Sequence[tuple[int, FrameBatch | VoxwireError]]:
+    def step(self) -> Given:
         """One frame of the request whose turn it is. A request that fails ends alone."""
         ident, frames = self._turns.popleft()
-        given: FrameBatch | VoxwireError
+        failure: VoxwireError
         try:
-            given = next(frames)
+            batch = next(frames)
         except VoxwireError as error:
-            given = error
+            failure = error
         except Exception:
             log.exception("request failed")
-            given = EngineError("the model failed on this text")
-        if isinstance(given, FrameBatch) and not given.finish:
-            self._turns.append((ident, frames))
+            failure = EngineError("the model failed on this text")
+        else:
+            if not batch.finish:
+                self._turns.append((ident, frames))
+            self._fill()
+            return Given(((ident, len(batch.codes), batch.finish),), batch.codes, batch.entropy)
         self._fill()
-        return ((ident, given),)
+        return Given((), NO_CODES, NO_ENTROPY, ((ident, failure),))
 
     def call(self, name: str, arguments: Sequence[Any]) -> Any:
         """``forget``: there is nothing, a prefix lives with its request. Raises EngineError for the rest."""

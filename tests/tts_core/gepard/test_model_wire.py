@@ -10,7 +10,7 @@ from tests.tts_core.gepard.cases import random_codes
 from tts_core.child.frames import FrameError, Reader
 from tts_core.errors import BadRequest
 from tts_core.gepard import model_wire as wire
-from tts_core.gepard.frames import FrameBatch, FrameRequest, SpeakerPrefix
+from tts_core.gepard.frames import NO_CODES, NO_ENTROPY, FrameBatch, FrameRequest, SpeakerPrefix
 from tts_core.gepard.sampling import Sampling
 
 _ROWS = np.random.default_rng(0).standard_normal((8, 64)).astype(np.float32)
@@ -74,7 +74,10 @@ def test_a_request_goes_over_and_back(request: FrameRequest) -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 1 << 40), _BATCHES), max_size=6))
 def test_a_step_goes_over_and_back(given_: list[tuple[int, FrameBatch]]) -> None:
-    message, payload = over(*wire.Step.of(given_, 0.5))
+    parts = [(ident, len(batch.codes), batch.finish) for ident, batch in given_]
+    codes = np.concatenate([NO_CODES, *(batch.codes for _, batch in given_)])
+    entropy = np.concatenate([NO_ENTROPY, *(batch.entropy for _, batch in given_)])
+    message, payload = over(*wire.Step.of(parts, codes, entropy, 0.5))
     assert isinstance(message, wire.Step) and message.busy_s == 0.5
     back = list(message.batches(payload))
     assert [ident for ident, _ in back] == [ident for ident, _ in given_]
@@ -102,7 +105,7 @@ def test_what_is_no_request_or_step() -> None:
     generate, payload = wire.Generate.of(1, FrameRequest("a", (1,), None, Sampling()))
     with pytest.raises(BadRequest):
         msgspec.structs.replace(generate, sampling={"temperature": -1.0}).request(memoryview(payload))
-    step, frames = wire.Step.of([(1, FrameBatch(random_codes(2), np.zeros(2, np.float32)))], 0.1)
+    step, frames = wire.Step.of([(1, 2, "")], random_codes(2), np.zeros(2, np.float32), 0.1)
     for parts, data in (
         (step.parts, frames[:-1]),
         ((wire.Part(1, 3, ""),), frames),

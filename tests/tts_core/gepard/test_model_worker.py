@@ -17,8 +17,8 @@ from tts_core.child.frames import FrameError
 from tts_core.child.serve import Channel
 from tts_core.errors import BadRequest, SettingsError, VoxwireError
 from tts_core.gepard import model_wire as wire
-from tts_core.gepard.frames import FrameBatch, FrameRequest
-from tts_core.gepard.model_worker import unknown, work
+from tts_core.gepard.frames import NO_CODES, Finish, FrameRequest
+from tts_core.gepard.model_worker import Given, unknown, work
 from tts_core.gepard.sampling import Sampling
 
 
@@ -44,19 +44,21 @@ class Counting:
     def cancel(self, ident: int) -> None:
         self.left.pop(ident, None)
 
-    def step(self) -> Sequence[tuple[int, FrameBatch | VoxwireError]]:
+    def step(self) -> Given:
         self.steps += 1
         if self.breaks:
             raise RuntimeError("broken")
-        given: list[tuple[int, FrameBatch | VoxwireError]] = []
+        parts: list[tuple[int, int, Finish]] = []
+        failures: list[tuple[int, VoxwireError]] = []
+        codes = [NO_CODES]
         for ident in list(self.left):
             self.left[ident] -= 1
-            finish = "" if self.left[ident] else "length"
-            given.append((ident, FrameBatch(random_codes(1, ident), np.zeros(1, np.float32), finish)))  # type: ignore[arg-type]
-            if finish:
+            parts.append((ident, 1, "" if self.left[ident] else "length"))
+            codes.append(random_codes(1, ident))
+            if not self.left[ident]:
                 del self.left[ident]
-                given.append((ident, SettingsError("late")))
-        return given
+                failures.append((ident, SettingsError("late")))
+        return Given(parts, np.concatenate(codes), np.zeros(len(parts), np.float32), failures)
 
     def call(self, name: str, arguments: Sequence[Any]) -> Any:
         if name == "steps":

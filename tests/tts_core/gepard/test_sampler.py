@@ -35,7 +35,7 @@ def heads_of(raw: torch.Tensor) -> list[np.ndarray[tuple[int], np.dtype[np.float
 def step(
     sampler: FrameSampler, raw: torch.Tensor, slots: list[int], valid: list[bool] | None = None
 ) -> tuple[list[int], fsq.Codes]:
-    drawn = sampler.sample(raw, torch.tensor(slots), torch.tensor(valid or [True] * len(slots)))
+    drawn = sampler.sample(raw, sampler.rows(torch.tensor(slots)), torch.tensor(valid or [True] * len(slots)))
     return drawn.tokens.tolist(), unpack(drawn.frames.tolist())
 
 
@@ -61,7 +61,7 @@ def test_every_row_follows_the_reference_rules(asked: list[Sampling], seed: int)
     past: list[list[np.ndarray[tuple[int], np.dtype[np.int64]]]] = [[] for _ in asked]
     for _ in range(8):
         raw = logits(generator, n)
-        drawn = sampler.sample(raw, torch.tensor(slots), torch.ones(n, dtype=torch.bool))
+        drawn = sampler.sample(raw, sampler.rows(torch.tensor(slots)), torch.ones(n, dtype=torch.bool))
         codes = unpack(drawn.frames.tolist())
         for row, sampling in enumerate(asked):
             want = draw(heads_of(raw[row]), past[row], sampling)

@@ -9,7 +9,7 @@ import pytest
 from tests.tts_core.gepard.cases import request
 from tts_core.errors import BadRequest, EngineError, SettingsError, TextTooLong
 from tts_core.gepard.checkpoint import Checkpoint
-from tts_core.gepard.frames import FrameBatch, FrameRequest
+from tts_core.gepard.frames import FrameRequest
 from tts_core.gepard.reference import ReferenceModel
 from tts_core.gepard.torch_turns import Turns, load
 
@@ -22,8 +22,9 @@ def order(turns: Turns) -> list[int]:
     """Whose frames came, until nobody is left."""
     came: list[int] = []
     while turns.busy:
-        ((ident, batch),) = turns.step()
-        assert isinstance(batch, FrameBatch)
+        given = turns.step()
+        ((ident, _, _),) = given.parts
+        assert not given.failures
         came.append(ident)
     return came
 
@@ -66,8 +67,9 @@ def test_a_request_that_fails_ends_alone(
 
     monkeypatch.setattr(model, "_logits", broken)
     turns.begin(1, asked(checkpoint, 2))
-    ((ident, error),) = turns.step()
-    assert ident == 1 and isinstance(error, EngineError)
+    given = turns.step()
+    ((ident, error),) = given.failures
+    assert not given.parts and ident == 1 and isinstance(error, EngineError)
     assert not turns.busy
 
 

@@ -16,7 +16,7 @@ from vllm.v1.sample.sampler import Sampler
 from vllm.v1.worker.cpu_worker import CPUWorker
 from vllm.v1.worker.gpu_worker import Worker
 
-from ..sampler import FrameSampler
+from ..sampler import FrameSampler, Rows
 from .outgoing import outgoing
 from .signatures import has, takes
 
@@ -44,7 +44,7 @@ class GepardSampler(Sampler):
         self._free = list(range(runner.max_num_reqs))
         self._slots: dict[str, int] = {}
         self._rows: list[str] = []
-        self._row_slots = torch.zeros(0, dtype=torch.int64)
+        self._found = self.core.rows(torch.zeros(0, dtype=torch.int64))
 
     def forget(self, requests: Iterable[str]) -> None:
         """Free the slots of requests that are over or preempted."""
@@ -55,7 +55,7 @@ class GepardSampler(Sampler):
                 self._free.append(slot)
                 self._rows = []
 
-    def _find(self, requests: list[str]) -> torch.Tensor:
+    def _find(self, requests: list[str]) -> Rows:
         """The slots of a batch's rows; work only where the batch has changed."""
         if requests != self._rows:
             for request in requests:
@@ -65,18 +65,19 @@ class GepardSampler(Sampler):
                     params = (state.sampling_params and state.sampling_params.extra_args) or {}
                     self.core.join(slot, params, state.prompt_token_ids or (), state.output_token_ids)
             self._rows = list(requests)
-            self._row_slots = torch.tensor([self._slots[r] for r in requests], device=self.runner.device)
-        return self._row_slots
+            slots = torch.tensor([self._slots[r] for r in requests], device=self.runner.device)
+            self._found = self.core.rows(slots)
+        return self._found
 
     def forward(self, logits: torch.Tensor, sampling_metadata: Any, *_: Any, **__: Any) -> SamplerOutput:
         """Sample the batch. vLLM's own profiling calls this without requests."""
         requests, n = self.runner.input_batch.req_ids, len(logits)
         if n == 0 or n != len(requests):
             return SamplerOutput(torch.zeros(n, 1, dtype=torch.int32, device=logits.device), None)
-        slots = self._find(requests)
+        rows = self._find(requests)
         valid = ~self.runner.discard_request_mask.gpu[:n].bool()
-        drawn = self.core.sample(logits, slots, valid)
-        return SamplerOutput(drawn.tokens[:, None].to(torch.int32), outgoing(drawn))
+        sent = outgoing(self.core.sample(logits, rows, valid))
+        return SamplerOutput(sent.logprob_token_ids[:, :1], sent)
 
 
 class _Swap:

@@ -85,7 +85,7 @@ class GepardSampler:
         n = input_batch.num_reqs
         slots = input_batch.idx_mapping[:n].long()
         valid = input_batch.seq_lens[:n] >= self.req_states.prefill_len.gpu[slots]
-        drawn = self.core.sample(logits[:n], slots, valid)
+        drawn = self.core.sample(logits[:n], self.core.rows(slots), valid)
         sampled = valid.to(torch.int32)
         return SamplerOutput(
             sampled_token_ids=drawn.tokens[:, None],

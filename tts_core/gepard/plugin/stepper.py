@@ -21,8 +21,8 @@ from tts_core.errors import BadRequest, EngineError, SettingsError, VoxwireError
 
 from ..checkpoint import Checkpoint
 from ..config import GepardConfig
-from ..frames import FrameBatch, FrameRequest, SpeakerPrefix
-from ..model_worker import run, unknown
+from ..frames import Finish, FrameRequest, SpeakerPrefix
+from ..model_worker import Given, run, unknown
 from .serving import (
     WEIGHTS,
     Plan,
@@ -33,7 +33,7 @@ from .serving import (
     write_folder,
 )
 from .voices import Place, VoiceTable
-from .wire import adapt, read, request_of
+from .wire import adapt, ending, read, request_of
 
 log = logging.getLogger(__name__)
 
@@ -166,20 +166,25 @@ class Stepper:
         if running is not None:
             self._drop(running)
 
-    def step(self) -> Sequence[tuple[int, FrameBatch | VoxwireError]]:
+    def step(self) -> Given:
         """One step of vLLM, or what a batch in flight gave."""
         outputs = [output for output in self.core.get_output().outputs if output.request_id in self._running]
-        given: list[tuple[int, FrameBatch | VoxwireError]] = []
-        for output, part in zip(outputs, read(self._layout, outputs), strict=True):
+        counts, codes, entropy = read(self._layout, outputs)
+        parts: list[tuple[int, int, Finish]] = []
+        failures: list[tuple[int, VoxwireError]] = []
+        for output, count in zip(outputs, counts, strict=True):
             running = self._running[output.request_id]
-            if len(part.codes) or part.finish:
-                given.append((running.ident, FrameBatch(part.codes, part.entropy, part.finish)))
-            if part.failure:
-                self._faults += part.failure == "fault"
-                given.append((running.ident, EngineError("the engine could not go on with the request")))
-            if part.finish or part.failure:
+            finish: Finish = ""
+            if output.finish_reason is not None:
+                finish, failure = ending(self._layout, output)
+                if failure:
+                    self._faults += failure == "fault"
+                    error = EngineError("the engine could not go on with the request")
+                    failures.append((running.ident, error))
                 self._drop(running)
-        return given
+            if count or finish:
+                parts.append((running.ident, count, finish))
+        return Given(parts, codes, entropy, failures)
 
     def call(self, name: str, arguments: Sequence[Any]) -> Any:
         """``stats``, ``forget``, or a method of the worker's extension (``worker_ext``): what it gave."""

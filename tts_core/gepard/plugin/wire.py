@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from tts_core.errors import SettingsError
 from tts_core.nanocodec import fsq
 
-from ..frames import Finish
+from ..frames import NO_CODES, NO_ENTROPY, Finish, Rows
 from ..layout import Layout, unpack
 
 Extra: TypeAlias = dict[str, Any]
@@ -78,48 +77,40 @@ def request_of(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """What one of vLLM's outputs holds.
-
-    ``codes`` uint8 ``[n, 32]`` and ``entropy`` float32 ``[n]`` of its frames; ``finish`` as in FrameBatch;
-    ``failure`` is "fault" when the sampler gave the request up, "abort" when vLLM did.
-    """
-
-    codes: fsq.Codes
-    entropy: np.ndarray[Any, np.dtype[np.float32]]
-    finish: Finish = ""
-    failure: Literal["", "fault", "abort"] = ""
-
-
-def read(layout: Layout, outputs: Sequence[Any]) -> list[Part]:
+def read(layout: Layout, outputs: Sequence[Any]) -> tuple[list[int], fsq.Codes, Rows]:
     """Read EngineCoreOutputs: at each position the sampled id, then the eight that are the frame.
+
+    Returns:
+        How many frames each output holds, their codes uint8 ``[n, 32]`` and entropies float32 ``[n]``, all
+        of a step at once: a loop over streams would cost more than the frames are worth.
 
     Raises:
         EngineError: they are no frame.
     """
-    # All of a step at once: a loop over streams would cost more than the frames are worth.
     tables = [output.new_logprobs for output in outputs if output.new_logprobs is not None]
-    if tables:
-        ids = np.concatenate([table.logprob_token_ids for table in tables])
-        belief = np.concatenate([table.logprobs[:, 0] for table in tables]).astype(np.float32)
-        framed = ids[:, 0] >= layout.frame
-        codes, entropy = unpack(ids[framed, 1:]), belief[framed]
-        before = np.concatenate([[0], np.cumsum(framed)]).tolist()
+    if not tables:
+        return [0] * len(outputs), NO_CODES, NO_ENTROPY
+    ids = np.concatenate([table.logprob_token_ids for table in tables])
+    belief = np.concatenate([table.logprobs for table in tables])[:, 0].astype(np.float32)
+    framed = ids[:, 0] >= layout.frame
+    if len(tables) == len(outputs) and all(len(table.logprobs) == 1 for table in tables):
+        counts = framed.astype(int).tolist()
     else:
-        codes, entropy, before = unpack(()), np.zeros(0, np.float32), [0]
-    parts, at = [], 0
-    for output in outputs:
-        end = at + (0 if output.new_logprobs is None else len(output.new_logprobs.logprob_token_ids))
-        frames = slice(before[at], before[end])
-        parts.append(Part(codes[frames], entropy[frames], *_ending(layout, output)))
-        at = end
-    return parts
+        before, at, counts = [0, *np.cumsum(framed).tolist()], 0, []
+        for output in outputs:
+            end = at + (0 if output.new_logprobs is None else len(output.new_logprobs.logprob_token_ids))
+            counts.append(before[end] - before[at])
+            at = end
+    if not framed.all():
+        ids, belief = ids[framed], belief[framed]
+    return counts, unpack(ids[:, 1:]), belief
 
 
-def _ending(layout: Layout, output: Any) -> tuple[Finish, Literal["", "fault", "abort"]]:
-    if output.finish_reason is None:
-        return "", ""
+def ending(layout: Layout, output: Any) -> tuple[Finish, Literal["", "fault", "abort"]]:
+    """How an output that ends its request does so: its finish as in FrameBatch, or its failure.
+
+    The failure is "fault" when the sampler gave the request up, "abort" when vLLM did.
+    """
     reason = str(output.finish_reason)
     if reason == "stop" and output.stop_reason == layout.fault:
         return "", "fault"

@@ -23,11 +23,11 @@ import torch
 from tests.tts_core.gepard.plugin.jobs import guided, jobs, plain, voice
 from tts_core.errors import EngineError, VoxwireError
 from tts_core.gepard.checkpoint import Checkpoint
-from tts_core.gepard.frames import FrameBatch, FrameRequest, SpeakerPrefix
+from tts_core.gepard.frames import NO_CODES, NO_ENTROPY, FrameBatch, FrameRequest, SpeakerPrefix
 from tts_core.gepard.layout import Layout
 from tts_core.gepard.plugin import register
 from tts_core.gepard.plugin.stepper import load
-from tts_core.gepard.plugin.wire import Part, read, request_of
+from tts_core.gepard.plugin.wire import ending, read, request_of
 from tts_core.gepard.reference import ReferenceModel
 from tts_core.gepard.sampling import Sampling
 from tts_core.nanocodec import fsq
@@ -79,11 +79,16 @@ class Inline:
         """Step until nothing is left, or so often; what each request gave. A failure is its error's words."""
         got: dict[str, list[FrameBatch]] = {}
         while self.stepper.busy and steps:
-            for ident, given in self.stepper.step():
-                failed: Any = given.code if isinstance(given, VoxwireError) else ""
-                batch = given if isinstance(given, FrameBatch) else FrameBatch(NO_CODES, NO_ENTROPY)
-                parts = got.setdefault(self.numbers[ident], [])
-                parts.append(replace(batch, finish=failed or batch.finish))
+            given, at = self.stepper.step(), 0
+            for ident, count, finish in given.parts:
+                mine, at = slice(at, at + count), at + count
+                batch = FrameBatch(given.codes[mine], given.entropy[mine], finish)
+                got.setdefault(self.numbers[ident], []).append(batch)
+            assert at == len(given.codes) == len(given.entropy)
+            for ident, error in given.failures:
+                failed: Any = error.code
+                batch = FrameBatch(NO_CODES, NO_ENTROPY, failed)
+                got.setdefault(self.numbers[ident], []).append(batch)
             steps -= 1
         return got
 
@@ -97,21 +102,22 @@ class Inline:
         self.core.add_request(made)
         return name
 
-    def halves(self, steps: int = 2000) -> dict[str, list[Part]]:
-        """The same as ``run`` for halves."""
-        got: dict[str, list[Part]] = {}
+    def halves(self, steps: int = 2000) -> dict[str, list[FrameBatch]]:
+        """The same as ``run`` for halves; a failure by what the wire calls it."""
+        got: dict[str, list[FrameBatch]] = {}
         while self.stepper.busy and steps:
             outputs = self.core.get_output().outputs
-            for output, part in zip(outputs, read(self.layout, outputs), strict=True):
-                got.setdefault(output.request_id, []).append(part)
+            counts, codes, entropy = read(self.layout, outputs)
+            at = 0
+            for output, count in zip(outputs, counts, strict=True):
+                how: Any = "" if output.finish_reason is None else "".join(ending(self.layout, output))
+                mine, at = slice(at, at + count), at + count
+                got.setdefault(output.request_id, []).append(FrameBatch(codes[mine], entropy[mine], how))
             steps -= 1
         return got
 
 
-NO_CODES, NO_ENTROPY = np.zeros((0, 32), np.uint8), np.zeros(0, np.float32)
-
-
-def codes_of(parts: Sequence[Part | FrameBatch]) -> fsq.Codes:
+def codes_of(parts: Sequence[FrameBatch]) -> fsq.Codes:
     return np.concatenate([part.codes for part in parts])
 
 
@@ -237,7 +243,7 @@ def paired(inline: Inline, checkpoint: Checkpoint, model: ReferenceModel) -> Fac
     names = [inline.half(f"torn-{role}", short, "z", role) for role in ROLES]
     inline.halves(5)
     inline.core.abort_requests(names[1:])
-    facts["torn"] = inline.halves()["torn-leader"][-1].failure
+    facts["torn"] = inline.halves()["torn-leader"][-1].finish
     # More pairs than rows: they wait in line, and a plain request behind them does not pass.
     for i in range(12):
         inline.send(replace(asked[0], id=f"many{i}"))

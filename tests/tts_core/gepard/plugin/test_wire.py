@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tts_core.errors import EngineError, SettingsError
+from tts_core.gepard.frames import NO_CODES
 from tts_core.gepard.layout import Layout, pack
-from tts_core.gepard.plugin.wire import adapt, read, request_of
+from tts_core.gepard.plugin.wire import adapt, ending, read, request_of
 from tts_core.nanocodec import fsq
 
 LAYOUT = Layout(text=512, stop=498, fault=511, prefix_rows=8, voice_rows=64, frame_rows=1024)
@@ -45,12 +46,14 @@ ENDINGS = [
 @given(asked=st.lists(st.tuples(frames, st.sampled_from(ENDINGS)), max_size=5))
 def test_frames_and_ends_of_a_step_are_read(asked: list[tuple[Any, Any]]) -> None:
     codes = [np.array(rows, np.uint8).reshape(-1, fsq.CHANNELS) for rows, _ in asked]
-    parts = read(LAYOUT, [output(one, *end[:3]) for one, (_, end) in zip(codes, asked, strict=True)])
-    for part, one, (_, end) in zip(parts, codes, asked, strict=True):
-        assert np.array_equal(part.codes, one)
-        assert part.entropy.tolist() == [0.25 * (i + 1) for i in range(len(one))]
-        assert (part.finish, part.failure) == end[3:]
-    assert len(parts) == len(asked)
+    outputs = [output(one, *end[:3]) for one, (_, end) in zip(codes, asked, strict=True)]
+    counts, read_codes, entropy = read(LAYOUT, outputs)
+    assert counts == [len(one) for one in codes]
+    assert np.array_equal(read_codes, np.concatenate([NO_CODES, *codes]))
+    assert entropy.tolist() == [0.25 * (i + 1) for one in codes for i in range(len(one))]
+    assert read_codes.dtype == np.uint8 and entropy.dtype == np.float32
+    for one, (_, end) in zip(outputs, asked, strict=True):
+        assert one.finish_reason is None or ending(LAYOUT, one) == end[3:]
 
 
 def test_ids_that_are_no_frame_are_an_error() -> None:
