@@ -132,6 +132,7 @@ async def measure(
             )
             report.figure(f"{dtype}: throughput of {count}", speedup, "x loop", peers={"plain loop": 1.0})
             report.figure(f"{dtype}: real-time factor of {count}", step / FRAME_MS, "")
+            report.figure(f"{dtype}: forward of {count}", forward, "ms")
             report.figure(f"{dtype}: overhead over forward of {count}", overhead * 100, "%")
             if dtype == "bfloat16":
                 if count == 4:
