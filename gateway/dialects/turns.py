@@ -152,9 +152,10 @@ class Turns:
             await asyncio.sleep(0)
 
     async def abort(self) -> None:
-        """The client is gone: nothing more is told."""
-        if self.turn is not None:
-            await self.turn.runner.abort()
+        """The client is gone: nothing more is told, and who waits need not any longer."""
+        turn, self.turn = self.turn, None
+        if turn is not None:
+            await turn.runner.abort()
         self._telling = _NOBODY  # those who were told have us
 
     def _open(self, text: str) -> Turn:
