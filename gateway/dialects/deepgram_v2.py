@@ -3,7 +3,8 @@
 Sources: the vendor's SDK and its pages on the messages, the states of a turn and interruption. A turn begins
 with the first text and ends with ``Flush``; text after that belongs to the next one, which waits until that
 one is spoken. All audio between ``SpeechStarted`` and ``SpeechMetadata`` (or ``SpeechInterrupted``, or
-``Error``) is of that turn, and there is exactly one of those three for each ``SpeechStarted``.
+``Error``) is of that turn, and there is exactly one of those three for each ``SpeechStarted``. When the
+gateway drains, what was flushed before is spoken, and text that is not flushed by then begins no turn.
 
 ``Interrupt`` cuts the turn that is spoken and drops those that wait. Where it differs from the vendor's:
 
@@ -66,6 +67,8 @@ class Speech:
         self.flushed = False
         self.ended = False
         """It takes no more text."""
+        self.accepted = False
+        """It was ended before the gateway began to drain, and is spoken even so."""
         self.turn: Turn | None = None
         self.began = 0
         """Where it begins among the samples of the session."""
@@ -151,7 +154,8 @@ class Connection(v1.Connection):
         if speech is None or speech.ended:
             await self._socket.send(wire.warning(wire.NO_ACTIVE_SPEECH))
             return
-        speech.flushed = speech.ended = True
+        speech.flushed = True
+        self._end(speech)
         if speech.turn is None:
             await self._advance()
         else:
@@ -204,22 +208,35 @@ class Connection(v1.Connection):
             await self._turns.clear()
         if self._queue and not self._queue[-1].ended:
             speech = self._queue[-1]
-            speech.ended = True
+            self._end(speech)
             if not speech.speakable:
                 self._queue.pop()
             elif speech.turn is not None:
                 self._turns.end()
         self._services.spawn(self._finish(), name="deepgram close")
 
+    def _end(self, speech: Speech) -> None:
+        speech.ended = True
+        speech.accepted = not self._services.draining.is_set()
+
     async def _finish(self, code: int = WSCloseCode.OK, reason: str = "") -> None:
-        await self._turns.wait()
-        if not self._parted:
-            self._parted = True
-            try:
-                await self._socket.send(wire.session_metadata(self._tape.produced_ms, self._characters))
-            except LegClosed:
-                return
+        with self._services.in_flight.one():  # a drain waits for the turns that wait, and for our last word
+            await self._spoken()
+            if not self._parted:
+                self._parted = True
+                try:
+                    await self._socket.send(wire.session_metadata(self._tape.produced_ms, self._characters))
+                except LegClosed:
+                    return
         await self._socket.close(code, reason)
+
+    async def _spoken(self) -> None:
+        """Until no turn is under way and none is about to begin, which is with the lock held."""
+        while True:
+            await self._turns.wait()
+            async with self._lock:
+                if self._turns.turn is None:
+                    return
 
     async def _refuse(self, error: VoxwireError) -> None:
         self._services.metrics.refused(error.code)
@@ -244,7 +261,7 @@ class Connection(v1.Connection):
         text = "".join(speech.waiting)
         speech.waiting.clear()
         try:
-            self._turns.say(text)
+            self._turns.say(text, finishing=speech.accepted)
         except VoxwireError as error:
             self._queue.popleft()
             await self._refuse(error)

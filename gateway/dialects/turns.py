@@ -91,17 +91,18 @@ class Turns:
         """The turn that takes text, if there is one."""
         return None if self.turn is None or self.turn.over else self.turn
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, *, finishing: bool = False) -> None:
         """Speak more text. White space opens no turn (R8).
 
-        Raises Busy, Draining, TextTooLong and LimitExceeded: nothing is opened, or what runs goes on.
+        ``finishing``: it was taken before the gateway began to drain, and may open a turn even so. Raises
+        Busy, Draining, TextTooLong and LimitExceeded: nothing is opened, or what runs goes on.
         """
         turn = self.open
         if turn is not None:
             turn.runner.text(text)
         elif text.strip():
             self._refused = True
-            turn = self._open(text)
+            turn = self._open(text, finishing)
             self._refused = False
         else:
             return
@@ -158,7 +159,7 @@ class Turns:
             await turn.runner.abort()
         self._telling = _NOBODY  # those who were told have us
 
-    def _open(self, text: str) -> Turn:
+    def _open(self, text: str, finishing: bool) -> Turn:
         services = self._services
         self._count += 1
 
@@ -172,6 +173,7 @@ class Turns:
             context_id=f"turn-{self._count}",
             options=self.options,
             sink=sink,
+            finishing=finishing,
             has_text=True,
             voice=self._voice,
         )
