@@ -6,11 +6,16 @@ one is spoken. All audio between ``SpeechStarted`` and ``SpeechMetadata`` (or ``
 ``Error``) is of that turn, and there is exactly one of those three for each ``SpeechStarted``. When the
 gateway drains, what was flushed before is spoken, and text that is not flushed by then begins no turn.
 
-``Interrupt`` cuts the turn that is spoken and drops those that wait. Where it differs from the vendor's:
+``Interrupt`` cuts the turn that is spoken and drops those that wait. One that comes late, when the end of its
+turn has been told, is no second end (rules R2 and R13 of protocols.md) but the warning ``NO_ACTIVE_SPEECH``,
+which pipecat takes for routine. As we send a few seconds ahead, that end may not have been heard: where its
+offset lies within what was sent, the warning tells what ``SpeechInterrupted`` would, and the next turn counts
+from there.
 
-* One that comes before the first audio of the session cuts the turn as well, instead of letting it be spoken.
-* One with an offset within audio that was sent already, when no turn is under way any more, is answered for
-  the turn before: we send a few seconds ahead, and its end may not have been heard.
+Where it differs from the vendor's:
+
+* An ``Interrupt`` before the first audio of the session cuts the turn as well, instead of letting it be
+  spoken.
 * After ``Error`` the connection stays open.
 """
 
@@ -164,30 +169,31 @@ class Connection(v1.Connection):
     async def _interrupt(self, offset: int | None) -> None:
         """Cut what is spoken; see the module for what is cut, and ``Tape`` for how offsets count."""
         tape, speech = self._tape, self._queue[0] if self._queue else None
+        if late := speech is None or speech.turn is None:
+            speech = self._last if offset is not None and offset < tape.ms else None
         if speech is None or speech.turn is None:
-            unheard = offset is not None and offset < tape.ms
-            speech = self._last if unheard else None
-        if speech is None or speech.turn is None:
-            said = wire.NO_ACTIVE_SPEECH if tape.samples else wire.NO_AUDIO_GENERATED
+            said = wire.NO_AUDIO_GENERATED if tape.blank else wire.NO_ACTIVE_SPEECH
             await self._socket.send(wire.warning(said))
             return
         if offset is not None and not tape.advances(offset):
             await self._socket.send(wire.warning(wire.INVALID_INTERRUPT_OFFSET))
             return
-        self._queue.clear()
         self._last = None
-        await self._turns.clear()
+        if not late:
+            self._queue.clear()
+            await self._turns.clear()
         heard = None
         if offset is not None:
             played = min(speech.turn.sent, max(0, tape.at(offset) - speech.began))
             heard = speech.turn.runner.context.heard(played)
-        told = wire.speech_interrupted(
-            speech.id,
-            self._ms(speech.turn.sent),
-            speech.characters,
-            played_ms=tape.cut(offset),
-            heard=heard,
-        )
+        position = tape.cut(offset)
+        if late:
+            told = wire.interrupted_late(speech.id, played_ms=position, heard=heard)
+        else:
+            sent_ms = self._ms(speech.turn.sent)
+            told = wire.speech_interrupted(
+                speech.id, sent_ms, speech.characters, played_ms=position, heard=heard
+            )
         await self._socket.send(told)
 
     async def _configure(self, speed: float | None) -> None:
