@@ -139,7 +139,7 @@ class Connection(v1.Connection):
         if speech is not None and speech.turn is not None and speech.turn is self._turns.open:
             self._turns.say(text)
         else:
-            most = self._turns.options.max_pending_characters
+            most = self._turns.options.max_characters
             waiting = sum(s.characters for s in self._queue if s.turn is None)
             if waiting + len(text) > most or len(self._queue) > MOST_TURNS:
                 raise TextTooLong(
