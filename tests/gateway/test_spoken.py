@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
+import aiohttp
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
@@ -16,6 +18,7 @@ from sessions.context import ContextOptions
 from sessions.events import Audio, AudioFormat, Done, Words
 from sessions.principal import Principal
 from tests.peers.gateway import Running, on_gateway
+from tests.tone import ToneEngine
 from tts_core.errors import EngineCrashed, TextTooLong
 
 SOMEBODY = Principal("default", "key")
@@ -87,6 +90,22 @@ async def test_one_setting_says_how_long_a_text_may_be(gateway: Running) -> None
         ):
             pass
     assert refused.value.field == "input"
+    assert gateway.idle
+
+
+@on_gateway(lambda: ToneEngine(slots=2), max_contexts=4)
+async def test_a_burst_beyond_the_free_streams_is_refused_with_a_time_to_come_back(gateway: Running) -> None:
+    async with aiohttp.ClientSession(headers={"Authorization": "Bearer any"}) as http:
+
+        async def ask() -> tuple[int, int]:
+            body = {"voice": "tone", "input": "word " * 100, "response_format": "pcm"}
+            async with http.post(gateway.url + "/v1/audio/speech", json=body) as response:
+                await response.read()
+                return response.status, int(response.headers.get("Retry-After", 0))
+
+        got = await asyncio.gather(*(ask() for _ in range(12)))
+    assert sorted(status for status, _ in got) == [200] * 4 + [429] * 8
+    assert all((after >= 1) is (status == 429) for status, after in got)
     assert gateway.idle
 
 
