@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gateway.speaking import Allowance
 from sessions.events import TERMINAL, Audio, Cancelled, Done, Event, Failed, Flushed
+from sessions.nobody import untold
 from tts_core.errors import ContextIdle, VoxwireError
 
 if TYPE_CHECKING:
@@ -56,11 +57,7 @@ class Telling:
     """The turn is over, by this terminal event; told after all else, and another turn may begin in it."""
 
 
-async def _untold(*_: object) -> None:
-    """Nobody is there."""
-
-
-_NOBODY = Telling(_untold, _untold, _untold)
+_NOBODY = Telling(untold, untold, untold)
 
 
 class Turns:
