@@ -1,7 +1,8 @@
 """Answers phone calls: greets, speaks back the digits that the caller presses, stops when interrupted.
 
 An agent of your own begins here: ``.venv/bin/python deploy/agent.py``, beside a gateway. Its protocol is
-described in ``gateway/native/PROTOCOL.md``. Where keys are needed, ``VOXWIRE_KEY`` holds one with the scope
+described in ``gateway/native/PROTOCOL.md``. The gateway is the one on this machine at ``VOXWIRE_PORT`` (8080
+unless set), or wherever ``VOXWIRE_URL`` says. Where keys are needed, ``VOXWIRE_KEY`` holds one with the scope
 ``call``.
 """
 
@@ -14,7 +15,8 @@ import sys
 
 import aiohttp
 
-GATEWAY = os.environ.get("VOXWIRE_URL", "http://127.0.0.1:8080")
+PORT = os.environ.get("VOXWIRE_PORT") or "8080"
+GATEWAY = os.environ.get("VOXWIRE_URL") or f"http://127.0.0.1:{PORT}"
 KEY = os.environ.get("VOXWIRE_KEY", "any-key-works-on-this-machine")
 
 
@@ -79,7 +81,7 @@ async def main() -> None:
     except aiohttp.WSServerHandshakeError as refused:
         sys.exit(f"{GATEWAY} refused the connection ({refused.status}): is VOXWIRE_KEY right?")
     except aiohttp.ClientConnectionError:
-        sys.exit(f"no gateway answers at {GATEWAY}: start one, or name another by VOXWIRE_URL")
+        sys.exit(f"no gateway answers at {GATEWAY}: start one, or name another by VOXWIRE_URL or _PORT")
 
 
 if __name__ == "__main__":

@@ -320,7 +320,7 @@ class Settings:
     max_contexts_per_socket: int = _set(16, _whole(1, 1000), "a whole number from 1 to 1000")
     max_sockets: int = _set(2000, _whole(1, 100_000), "a whole number from 1 to 100000")
     max_message_bytes: int = _set(65536, _whole(1024, 1 << 20), "a whole number from 1024 to 1048576")
-    max_context_chars: int = _set(100_000, _whole(100, 10_000_000), "a whole number from 100 to 10000000")
+    max_context_chars: int = _set(50_000, _whole(100, 10_000_000), "a whole number from 100 to 10000000")
     max_body_bytes: int = _set(1 << 20, _whole(1024, 64 << 20), "a whole number from 1024 to 67108864")
     messages_per_s: int = _set(1000, _whole(1, 100_000), "a whole number from 1 to 100000")
     run_ahead_s: float = _set(3.0, _number(0.2, 30), "a number from 0.2 to 30")

@@ -39,7 +39,8 @@ class ContextOptions:
     ``max_buffer_delay_s``: pause after which whatever is held is spoken. ``idle_s``: an open context without
     text for this long ends with ContextIdle. ``run_ahead_s``: audio sent at most this far ahead of the
     listener. ``lead_in_ms``: silence before the first audio, for clients that lose their first samples.
-    ``cache``: spoken phrases of this context may be kept for the tenant.
+    ``cache``: spoken phrases of this context may be kept for the tenant. ``max_characters``: of all its text,
+    which may come, and so wait, at once.
     """
 
     voice: str = ""
@@ -54,8 +55,7 @@ class ContextOptions:
     run_ahead_s: float = 3.0
     lead_in_ms: int = 0
     cache: bool = False
-    max_characters: int = 200_000
-    max_pending_characters: int = 50_000
+    max_characters: int = 50_000
 
     def with_mode(self, mode: TextMode) -> ContextOptions:
         """A copy with another text mode."""
@@ -112,7 +112,6 @@ class Context:
         """None once the context has ended."""
         self._work: deque[Work] = deque()
         self._backlog: deque[_Step] = deque()
-        self._pending_characters = 0
         self._flushes = 0
         self._middles: dict[tuple[int, int], float] = {}
         """Of each word that was told, by where it stands in the text: the seconds at its middle."""
@@ -128,17 +127,12 @@ class Context:
             raise TextTooLong(
                 f"a context takes at most {self.options.max_characters} characters", field="text"
             )
-        if self._pending_characters + len(text) > self.options.max_pending_characters:
-            raise TextTooLong(
-                f"more than {self.options.max_pending_characters} characters wait to be spoken", field="text"
-            )
         self.last_text_at = self._clock()
         if not text:
             return
         if self.first_text_at is None and text.strip():
             self.first_text_at = self.last_text_at
         self.stats.characters += len(text)
-        self._pending_characters += len(text)
         for at in range(0, len(text), STEP):
             self._do(_Step("text", text[at : at + STEP], more=at + STEP < len(text)))
 
@@ -212,10 +206,7 @@ class Context:
         """Take the next piece of work, None when there is none."""
         if not self._work:
             return None
-        work = self._work.popleft()
-        if isinstance(work.item, Segment):
-            self._pending_characters -= len(work.item.text)
-        return work
+        return self._work.popleft()
 
     def spoke(self, words: tuple[Word, ...]) -> None:
         """Remember words told to the listener, in order; of one that comes again, the times are known now."""
@@ -279,7 +270,6 @@ class Context:
             return
         match step.verb:
             case "text":
-                self._pending_characters -= len(step.text)
                 self._add(self._front.feed(step.text, more=step.more))
             case "flush":
                 self._add(self._front.flush())
@@ -294,5 +284,4 @@ class Context:
         for segment in segments:
             if self.stats.first_segment < 0 and self.first_text_at is not None:
                 self.stats.first_segment = self._clock() - self.first_text_at
-            self._pending_characters += len(segment.text)
             self._work.append(Work(segment, self._clock()))

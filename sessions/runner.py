@@ -24,6 +24,7 @@ from tts_core.text.segment import Segment, Utterance
 
 from .context import Context, ContextOptions, FlushMark, State, Work
 from .events import Audio, Cancelled, Event, Flushed, Heard, Words
+from .nobody import untold
 from .output import RAMP_MS, Marks, OutputStage
 from .playback import Clock, Playback
 from .words import WordAligner
@@ -140,10 +141,6 @@ class Speech:
     clock: Clock
     observer: Observer
     spawn: Callable[[Awaitable[None]], object] = field(default=asyncio.ensure_future)
-
-
-async def _nobody(event: Event) -> None:
-    """Takes the events of a context that has ended: there are none."""
 
 
 class ContextRunner:
@@ -276,7 +273,7 @@ class ContextRunner:
         By hand, so that no collector has to find what refers back to us.
         """
         self.ended.set()
-        self._sink = _nobody
+        self._sink = untold
         self._task = self._aligner = self._phrases = self._conditioning = None
 
     async def _run(self) -> None:

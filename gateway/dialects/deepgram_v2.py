@@ -3,13 +3,19 @@
 Sources: the vendor's SDK and its pages on the messages, the states of a turn and interruption. A turn begins
 with the first text and ends with ``Flush``; text after that belongs to the next one, which waits until that
 one is spoken. All audio between ``SpeechStarted`` and ``SpeechMetadata`` (or ``SpeechInterrupted``, or
-``Error``) is of that turn, and there is exactly one of those three for each ``SpeechStarted``.
+``Error``) is of that turn, and there is exactly one of those three for each ``SpeechStarted``. When the
+gateway drains, what was flushed before is spoken, and text that is not flushed by then begins no turn.
 
-``Interrupt`` cuts the turn that is spoken and drops those that wait. Where it differs from the vendor's:
+``Interrupt`` cuts the turn that is spoken and drops those that wait. One that comes late, when the end of its
+turn has been told, is no second end (rules R2 and R13 of protocols.md) but the warning ``NO_ACTIVE_SPEECH``,
+which pipecat takes for routine. As we send a few seconds ahead, that end may not have been heard: where its
+offset lies within what was sent, the warning tells what ``SpeechInterrupted`` would, and the next turn counts
+from there.
 
-* One that comes before the first audio of the session cuts the turn as well, instead of letting it be spoken.
-* One with an offset within audio that was sent already, when no turn is under way any more, is answered for
-  the turn before: we send a few seconds ahead, and its end may not have been heard.
+Where it differs from the vendor's:
+
+* An ``Interrupt`` before the first audio of the session cuts the turn as well, instead of letting it be
+  spoken.
 * After ``Error`` the connection stays open.
 """
 
@@ -66,6 +72,8 @@ class Speech:
         self.flushed = False
         self.ended = False
         """It takes no more text."""
+        self.accepted = False
+        """It was ended before the gateway began to drain, and is spoken even so."""
         self.turn: Turn | None = None
         self.began = 0
         """Where it begins among the samples of the session."""
@@ -131,7 +139,7 @@ class Connection(v1.Connection):
         if speech is not None and speech.turn is not None and speech.turn is self._turns.open:
             self._turns.say(text)
         else:
-            most = self._turns.options.max_pending_characters
+            most = self._turns.options.max_characters
             waiting = sum(s.characters for s in self._queue if s.turn is None)
             if waiting + len(text) > most or len(self._queue) > MOST_TURNS:
                 raise TextTooLong(
@@ -151,7 +159,8 @@ class Connection(v1.Connection):
         if speech is None or speech.ended:
             await self._socket.send(wire.warning(wire.NO_ACTIVE_SPEECH))
             return
-        speech.flushed = speech.ended = True
+        speech.flushed = True
+        self._end(speech)
         if speech.turn is None:
             await self._advance()
         else:
@@ -160,30 +169,31 @@ class Connection(v1.Connection):
     async def _interrupt(self, offset: int | None) -> None:
         """Cut what is spoken; see the module for what is cut, and ``Tape`` for how offsets count."""
         tape, speech = self._tape, self._queue[0] if self._queue else None
+        if late := speech is None or speech.turn is None:
+            speech = self._last if offset is not None and offset < tape.ms else None
         if speech is None or speech.turn is None:
-            unheard = offset is not None and offset < tape.ms
-            speech = self._last if unheard else None
-        if speech is None or speech.turn is None:
-            said = wire.NO_ACTIVE_SPEECH if tape.samples else wire.NO_AUDIO_GENERATED
+            said = wire.NO_AUDIO_GENERATED if tape.blank else wire.NO_ACTIVE_SPEECH
             await self._socket.send(wire.warning(said))
             return
         if offset is not None and not tape.advances(offset):
             await self._socket.send(wire.warning(wire.INVALID_INTERRUPT_OFFSET))
             return
-        self._queue.clear()
         self._last = None
-        await self._turns.clear()
+        if not late:
+            self._queue.clear()
+            await self._turns.clear()
         heard = None
         if offset is not None:
             played = min(speech.turn.sent, max(0, tape.at(offset) - speech.began))
             heard = speech.turn.runner.context.heard(played)
-        told = wire.speech_interrupted(
-            speech.id,
-            self._ms(speech.turn.sent),
-            speech.characters,
-            played_ms=tape.cut(offset),
-            heard=heard,
-        )
+        position = tape.cut(offset)
+        if late:
+            told = wire.interrupted_late(speech.id, played_ms=position, heard=heard)
+        else:
+            sent_ms = self._ms(speech.turn.sent)
+            told = wire.speech_interrupted(
+                speech.id, sent_ms, speech.characters, played_ms=position, heard=heard
+            )
         await self._socket.send(told)
 
     async def _configure(self, speed: float | None) -> None:
@@ -204,22 +214,35 @@ class Connection(v1.Connection):
             await self._turns.clear()
         if self._queue and not self._queue[-1].ended:
             speech = self._queue[-1]
-            speech.ended = True
+            self._end(speech)
             if not speech.speakable:
                 self._queue.pop()
             elif speech.turn is not None:
                 self._turns.end()
         self._services.spawn(self._finish(), name="deepgram close")
 
+    def _end(self, speech: Speech) -> None:
+        speech.ended = True
+        speech.accepted = not self._services.draining.is_set()
+
     async def _finish(self, code: int = WSCloseCode.OK, reason: str = "") -> None:
-        await self._turns.wait()
-        if not self._parted:
-            self._parted = True
-            try:
-                await self._socket.send(wire.session_metadata(self._tape.produced_ms, self._characters))
-            except LegClosed:
-                return
+        with self._services.in_flight.one():  # a drain waits for the turns that wait, and for our last word
+            await self._spoken()
+            if not self._parted:
+                self._parted = True
+                try:
+                    await self._socket.send(wire.session_metadata(self._tape.produced_ms, self._characters))
+                except LegClosed:
+                    return
         await self._socket.close(code, reason)
+
+    async def _spoken(self) -> None:
+        """Until no turn is under way and none is about to begin, which is with the lock held."""
+        while True:
+            await self._turns.wait()
+            async with self._lock:
+                if self._turns.turn is None:
+                    return
 
     async def _refuse(self, error: VoxwireError) -> None:
         self._services.metrics.refused(error.code)
@@ -244,7 +267,7 @@ class Connection(v1.Connection):
         text = "".join(speech.waiting)
         speech.waiting.clear()
         try:
-            self._turns.say(text)
+            self._turns.say(text, finishing=speech.accepted)
         except VoxwireError as error:
             self._queue.popleft()
             await self._refuse(error)

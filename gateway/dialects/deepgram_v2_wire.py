@@ -148,6 +148,8 @@ class Tape:
         """Where the next audio begins."""
         self.position_ms: int | None = None
         """What the interrupt before established."""
+        self.blank = True
+        """Nothing was sent yet."""
         self._produced = 0
 
     @property
@@ -162,6 +164,7 @@ class Tape:
 
     def sent(self, samples: int) -> None:
         """So much more was sent."""
+        self.blank = False
         self.samples += samples
         self._produced += samples
 
@@ -231,13 +234,16 @@ def speech_interrupted(
     ident: str, duration_ms: int, characters: int, *, played_ms: int, heard: Heard | None
 ) -> str:
     """A turn was cut; what of its text was heard, where the client said how far it had played."""
-    texts = {} if heard is None else {"text_spoken": heard.text, "text_remaining": heard.unheard}
     return _json(
         type="SpeechInterrupted",
         audio_played_ms=played_ms,
-        **texts,
+        **_texts(heard),
         metadata=_metadata(ident, duration_ms, characters),
     )
+
+
+def _texts(heard: Heard | None) -> dict[str, str]:
+    return {} if heard is None else {"text_spoken": heard.text, "text_remaining": heard.unheard}
 
 
 def session_metadata(duration_ms: int, characters: int) -> str:
@@ -267,6 +273,19 @@ def warning(said: tuple[str, str]) -> str:
     """A message that has no effect, or an effect that the client may not expect."""
     code, words = said
     return _json(type="Warning", code=code, description=words)
+
+
+def interrupted_late(ident: str, *, played_ms: int, heard: Heard | None) -> str:
+    """The interrupt of a turn whose end was told: a warning, with what was heard as fields of our own."""
+    code, words = NO_ACTIVE_SPEECH
+    return _json(
+        type="Warning",
+        code=code,
+        description=words,
+        speech_id=ident,
+        audio_played_ms=played_ms,
+        **_texts(heard),
+    )
 
 
 def failure(error: VoxwireError) -> str:

@@ -18,6 +18,7 @@ from gateway.speaking import Allowance
 from gateway.spoken import base_options
 from sessions.context import MAX_ID
 from sessions.events import Event, Failed
+from sessions.nobody import unheard
 from sessions.principal import Principal
 from sessions.session import Session
 from tts_core.errors import BadRequest, Forbidden, LegClosed, LimitExceeded, Unauthorised, VoxwireError
@@ -128,7 +129,7 @@ class SingleStream:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._over: Event | None = None
-        self._turn = Turn(link, "stream", None, single=True, ended=lambda _: None, told=self._told)
+        self._turn = Turn(link, "stream", None, single=True, ended=unheard, told=self._told)
 
     async def run(self, messages: Messages) -> None:
         """Serve until the text is spoken or the client goes."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gateway.encoding import Encoder, encode, open_encoder
 from gateway.spoken import base_options
 from sessions.events import TERMINAL, Audio, Cancelled, Done, Event, Failed, Flushed, Words
+from sessions.nobody import unheard
 from tts_core.errors import BadRequest, TextTooLong, VoxwireError
 
 from . import elevenlabs_wire as wire
@@ -55,10 +56,6 @@ class Link:
         return self.services.settings.close_context_policy == "drain" if asked is None else asked
 
 
-def _nobody(_: object) -> None:
-    """Nothing more is told."""
-
-
 class Turn:
     """One context, opened by its first message.
 
@@ -74,7 +71,7 @@ class Turn:
         *,
         single: bool = False,
         ended: Callable[[Turn], None],
-        told: Callable[[Event], None] = lambda _: None,
+        told: Callable[[Event], None] = unheard,
     ) -> None:
         params, services = link.params, link.services
         self.id = context_id
@@ -272,8 +269,8 @@ class Turn:
             self._forget()
 
     def _forget(self) -> None:
-        """It is over. Those who were told have us: without this a collector would have to find both."""
-        self._ended = self._told = _nobody
+        """It is over, and those who were told have us."""
+        self._ended = self._told = unheard
 
 
 __all__ = ["Link", "Turn"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gateway.speaking import Allowance
 from sessions.events import TERMINAL, Audio, Cancelled, Done, Event, Failed, Flushed
+from sessions.nobody import untold
 from tts_core.errors import ContextIdle, VoxwireError
 
 if TYPE_CHECKING:
@@ -56,11 +57,7 @@ class Telling:
     """The turn is over, by this terminal event; told after all else, and another turn may begin in it."""
 
 
-async def _untold(*_: object) -> None:
-    """Nobody is there."""
-
-
-_NOBODY = Telling(_untold, _untold, _untold)
+_NOBODY = Telling(untold, untold, untold)
 
 
 class Turns:
@@ -91,17 +88,18 @@ class Turns:
         """The turn that takes text, if there is one."""
         return None if self.turn is None or self.turn.over else self.turn
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, *, finishing: bool = False) -> None:
         """Speak more text. White space opens no turn (R8).
 
-        Raises Busy, Draining, TextTooLong and LimitExceeded: nothing is opened, or what runs goes on.
+        ``finishing``: it was taken before the gateway began to drain, and may open a turn even so. Raises
+        Busy, Draining, TextTooLong and LimitExceeded: nothing is opened, or what runs goes on.
         """
         turn = self.open
         if turn is not None:
             turn.runner.text(text)
         elif text.strip():
             self._refused = True
-            turn = self._open(text)
+            turn = self._open(text, finishing)
             self._refused = False
         else:
             return
@@ -152,12 +150,13 @@ class Turns:
             await asyncio.sleep(0)
 
     async def abort(self) -> None:
-        """The client is gone: nothing more is told."""
-        if self.turn is not None:
-            await self.turn.runner.abort()
+        """The client is gone: nothing more is told, and who waits need not any longer."""
+        turn, self.turn = self.turn, None
+        if turn is not None:
+            await turn.runner.abort()
         self._telling = _NOBODY  # those who were told have us
 
-    def _open(self, text: str) -> Turn:
+    def _open(self, text: str, finishing: bool) -> Turn:
         services = self._services
         self._count += 1
 
@@ -171,6 +170,7 @@ class Turns:
             context_id=f"turn-{self._count}",
             options=self.options,
             sink=sink,
+            finishing=finishing,
             has_text=True,
             voice=self._voice,
         )

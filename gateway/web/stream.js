@@ -6,7 +6,7 @@ import { decoder } from "./pcm.js";
 const HEADER_BYTES = 20;
 const SPEECH = 1;
 const MESSAGE_CHARACTERS = 1000; // of text in one message: small, so that the first is soon read
-const PENDING_CHARACTERS = 8000; // sent and not spoken yet, some minutes; the gateway takes 50,000
+const PENDING_CHARACTERS = 8000; // sent and not spoken yet: some minutes
 const CONNECT_MS = 8000;
 const PING_MS = 10_000;
 const SILENCE_MS = 25_000; // nothing from the gateway for so long, though we pinged: the connection is dead

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from gateway.speaking import Allowance
 from gateway.spoken import HTTP_RUN_AHEAD_S, base_options
 from sessions.events import RATES, Audio, AudioFormat, Done, Event, Failed
+from sessions.nobody import unheard, untold
 from sessions.principal import Principal
 from tts_core.errors import BadRequest
 from tts_core.text.segment import TextMode
@@ -38,14 +39,6 @@ class _Stream:
         self.voice = voice
         self.runner: ContextRunner | None = None
         """None until there is something to say: white space opens nothing."""
-
-
-async def _untold(_: bytes) -> None:
-    """Nobody is there."""
-
-
-def _nothing() -> None:
-    """There is nothing left to end."""
 
 
 class Session:
@@ -123,7 +116,7 @@ class Session:
         if self._speaking is not None:
             await self._speaking.abort()
             self._speaking = None
-        self._send, self._end = _untold, _nothing  # the connection has us
+        self._send, self._end = untold, unheard  # the connection has us
 
     async def _whole(self, event: wire.Event) -> None:
         start = wire.read(event, wire.Start)

@@ -93,12 +93,20 @@ async def test_a_call_is_greeted_and_its_digits_spoken_back(gateway: GatewayProc
     assert peer.core.violations == []
 
 
-def test_an_agent_without_a_gateway_says_what_to_do() -> None:
-    env = os.environ | {"VOXWIRE_URL": "http://127.0.0.1:1"}
+@pytest.mark.parametrize(
+    ("named", "address"),
+    [
+        ({"VOXWIRE_URL": "http://127.0.0.1:1"}, "http://127.0.0.1:1"),
+        ({"VOXWIRE_PORT": "1"}, "http://127.0.0.1:1"),
+        ({"VOXWIRE_PORT": "2", "VOXWIRE_URL": "http://localhost:1"}, "http://localhost:1"),
+    ],
+)
+def test_an_agent_without_a_gateway_says_what_to_do(named: dict[str, str], address: str) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("VOXWIRE_")} | named
     command = [sys.executable, str(ROOT / "deploy" / "agent.py")]
     run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert (run.returncode, run.stdout) == (1, "")
-    assert run.stderr.startswith("no gateway answers at http://127.0.0.1:1: start one")
+    assert run.stderr.startswith(f"no gateway answers at {address}: start one")
     assert len(run.stderr.splitlines()) == 1
 
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
+import aiohttp
+import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from gateway.encoding import open_encoder
 from gateway.services import SERVICES
+from gateway.settings import Settings
 from gateway.speaking import Voice
 from gateway.spoken import base_options, encoded, spoken
 from sessions.context import ContextOptions
-from sessions.events import Audio, AudioFormat, Done
+from sessions.events import Audio, AudioFormat, Done, Words
 from sessions.principal import Principal
 from tests.peers.gateway import Running, on_gateway
-from tts_core.errors import EngineCrashed
+from tests.tone import ToneEngine
+from tts_core.errors import EngineCrashed, TextTooLong
 
 SOMEBODY = Principal("default", "key")
 
@@ -59,6 +66,47 @@ async def test_leaving_stops_the_engine(gateway: Running) -> None:
         assert gateway.services.in_flight.count == 1
     assert gateway.idle
     assert sum(len(r.text.split()) for r in gateway.engine.requests) < 2000
+
+
+@on_gateway(max_context_chars=60_000)
+async def test_one_setting_says_how_long_a_text_may_be(gateway: Running) -> None:
+    assert ContextOptions().max_characters == Settings().max_context_chars
+    request = make_mocked_request("POST", "/", app=gateway.app)
+    asked = replace(base_options(gateway.services, SOMEBODY), voice="tone")
+    whole = "word " * 12_000
+    async with spoken(
+        request, SOMEBODY, dialect="native", text=whole, options=asked, voice=Voice("tone")
+    ) as events:
+        assert isinstance(await anext(events), Words)
+    with pytest.raises(TextTooLong, match="at most 60000 characters") as refused:
+        async with spoken(
+            request,
+            SOMEBODY,
+            dialect="native",
+            text=whole + ".",
+            options=asked,
+            voice=Voice("tone"),
+            field="input",
+        ):
+            pass
+    assert refused.value.field == "input"
+    assert gateway.idle
+
+
+@on_gateway(lambda: ToneEngine(slots=2), max_contexts=4)
+async def test_a_burst_beyond_the_free_streams_is_refused_with_a_time_to_come_back(gateway: Running) -> None:
+    async with aiohttp.ClientSession(headers={"Authorization": "Bearer any"}) as http:
+
+        async def ask() -> tuple[int, int]:
+            body = {"voice": "tone", "input": "word " * 100, "response_format": "pcm"}
+            async with http.post(gateway.url + "/v1/audio/speech", json=body) as response:
+                await response.read()
+                return response.status, int(response.headers.get("Retry-After", 0))
+
+        got = await asyncio.gather(*(ask() for _ in range(12)))
+    assert sorted(status for status, _ in got) == [200] * 4 + [429] * 8
+    assert all((after >= 1) is (status == 429) for status, after in got)
+    assert gateway.idle
 
 
 @on_gateway()

@@ -77,7 +77,7 @@ class FluxClient(DeepgramClient):
                 self.speaking = None
             case "SpeechInterrupted":
                 self._check_turn(told["metadata"])
-                assert told["metadata"]["speech_id"] == self.speeches[-1]
+                assert told["metadata"]["speech_id"] == self.speaking, "a turn has one end"
                 self.speaking = None
             case "Warning" | "ConfigureFailure":
                 assert told["description"]
@@ -99,10 +99,21 @@ class FluxClient(DeepgramClient):
         while self.samples * 1000 < ms * RATE:
             await self.next()
 
+    async def begin(self, ms: int) -> None:
+        """Read until so much audio of the next turn has come."""
+        await self.until("SpeechStarted")
+        await self.hear(round(self.samples * 1000 / RATE) + ms)
+
     async def interrupt(self, ms: float | None = None) -> None:
         """Interrupt, at this offset of the session."""
         offset = {} if ms is None else {"playback_offset": {"type": "time_ms", "value": ms}}
         await self.send("Interrupt", **offset)
+
+    async def late(self) -> dict[str, Any]:
+        """The answer to an interrupt for which there is no turn any more."""
+        told: dict[str, Any] = await self.until("Warning")
+        assert told["code"] == "NO_ACTIVE_SPEECH"
+        return told
 
 
 def flux_client(

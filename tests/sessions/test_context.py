@@ -63,9 +63,8 @@ def test_limits_refuse_the_message_and_keep_the_rest() -> None:
         context.text("x" * 8)
     context.end()
     assert context.source == "Hello there. "
-    pending = make(max_pending_characters=10)
     with pytest.raises(TextTooLong):
-        pending.text("x" * 11)
+        make(max_characters=10).text("x" * 11)
 
 
 @pytest.mark.parametrize("how", ["finish", "cancel", "fail"])
@@ -157,9 +156,15 @@ def test_a_long_text_is_looked_at_in_steps_and_comes_out_the_same(mode: TextMode
         assert isinstance(items[-1], FlushMark)
 
 
-def test_what_waits_to_be_looked_at_counts_as_pending() -> None:
-    context = make(max_pending_characters=3000)
+def test_all_text_counts_be_it_looked_at_or_spoken_or_not() -> None:
+    context = make(max_characters=3000)
     context.text("word " * 500)
     with pytest.raises(TextTooLong):
         context.text("word " * 200)
     assert context.source == "word " * 500
+    while context.step() or context.next_work():
+        pass
+    with pytest.raises(TextTooLong):
+        context.text("word " * 200)
+    context.text("word " * 100)
+    assert context.stats.characters == 3000

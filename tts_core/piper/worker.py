@@ -9,7 +9,7 @@ import logging
 import socket
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ..child.serve import serve
@@ -17,6 +17,9 @@ from ..errors import EngineError
 from ..pool.worker import PoolWorker
 from . import wire
 from .speaker import WARM_UP, Model, Speaker
+
+RETRY_S = 60.0
+"""A voice that could not be loaded is tried again after this long: a disk or memory may have been full."""
 
 
 def main(fd: int) -> None:
@@ -47,14 +50,17 @@ class Worker(PoolWorker[wire.Configure, wire.Message]):
 class Voices(Mapping[str, Speaker]):
     """The voices by id; those used last are held loaded, another one is read when it is asked for.
 
-    One that cannot be loaded raises EngineError, the second time at once: it costs no other its place.
+    One that cannot be loaded raises EngineError; so it does at once, and costs no other its place, until
+    ``RETRY_S`` later, when it is tried again. ``clock`` in monotonic seconds.
     """
 
-    def __init__(self, configure: wire.Configure) -> None:
+    def __init__(self, configure: wire.Configure, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._rate, self._most = configure.rate, max(1, configure.loaded)
         self._files = {ident: (Path(v.path), number) for v in configure.voices for ident, number in v.ids}
         self._models: OrderedDict[Path, Model] = OrderedDict()
-        self._broken: dict[Path, str] = {}
+        self._broken: dict[Path, tuple[str, float]] = {}
+        """What is wrong with those that could not be loaded, and when they are tried again."""
 
     def __getitem__(self, ident: str) -> Speaker:
         path, number = self._files[ident]
@@ -65,15 +71,17 @@ class Voices(Mapping[str, Speaker]):
         return model.speaker(number)
 
     def _load(self, path: Path) -> Model:
-        if path in self._broken:
-            raise EngineError(self._broken[path])
+        wrong, until = self._broken.get(path, ("", 0.0))
+        if self._clock() < until:
+            raise EngineError(wrong)
         if len(self._models) >= self._most:
             self._models.popitem(last=False)
         try:
             model = self._models[path] = Model(path, self._rate)
         except EngineError as error:
-            self._broken[path] = error.message
+            self._broken[path] = error.message, self._clock() + RETRY_S
             raise
+        self._broken.pop(path, None)
         return model
 
     def __iter__(self) -> Iterator[str]:

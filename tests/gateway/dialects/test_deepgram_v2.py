@@ -8,6 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from gateway.app import drain
 from tests.peers.deepgram import KEY
 from tests.peers.deepgram_flux import LONG, RATE, WORD_MS, flux_client, refusal
 from tests.peers.gateway import Running, on_gateway
@@ -283,6 +284,70 @@ async def test_a_drain_lets_the_turn_finish_and_closes_with_1012_r28(gateway: Ru
         await client.until("SpeechMetadata")
         assert await client.until("close") == 1012
         assert client.kinds[-1] == "SessionMetadata"
+
+
+@on_gateway()
+async def test_turns_flushed_before_a_drain_are_spoken_and_new_ones_refused(gateway: Running) -> None:
+    async with flux_client(gateway) as client, flux_client(gateway) as leaving:
+        await client.say("One two three.")
+        await client.say("Four five.")
+        await client.say("Six.")
+        await client.say("Not flushed", flush=False)
+        await leaving.say("One two three.")
+        await leaving.say("Four.", flush=False)
+        await leaving.send("Close")
+        left = asyncio.ensure_future(leaving.until("close"))
+        await client.until("audio")
+        drained = asyncio.ensure_future(drain(gateway.services))
+        await asyncio.sleep(0)
+        await client.send("Flush")
+        await client.say("New.")
+        for text in ("One two three.", "Four five.", "Six."):
+            assert (await client.until("SpeechMetadata"))["input_character_count"] == len(text)
+        for _ in range(2):
+            assert (await client.until("Error"))["reason"] == "draining"
+        assert await client.until("close") == 1012
+        assert await left == 1000
+        assert client.kinds[-1] == leaving.kinds[-1] == "SessionMetadata"
+        assert leaving.kinds.count("SpeechMetadata") == 2
+        assert await drained
+    spoken = " ".join(gateway.engine.spoken)
+    assert "Six." in spoken
+    assert "New" not in spoken
+    assert "Not" not in spoken
+    assert gateway.idle
+
+
+@on_gateway(drain_s=5.0)
+async def test_turns_that_wait_are_told_when_a_drain_is_over(gateway: Running) -> None:
+    async with flux_client(gateway) as client:
+        await client.say(LONG)
+        await client.say("One.")
+        await client.until("audio")
+        drained = asyncio.ensure_future(drain(gateway.services))
+        for _ in range(2):
+            assert (await client.until("Error"))["reason"] == "draining"
+        assert await client.until("close") == 1012
+        assert not await drained
+    assert len(client.speeches) == 2
+    assert client.kinds.count("SpeechMetadata") == 0
+    assert gateway.idle
+
+
+@on_gateway()
+async def test_a_drain_does_not_wait_for_turns_that_were_dropped(gateway: Running) -> None:
+    async with flux_client(gateway) as gone, flux_client(gateway) as client:
+        for each in (gone, client):
+            await each.say(LONG)
+            await each.say(LONG)
+            await each.until("audio")
+        drained = asyncio.ensure_future(drain(gateway.services))
+        await gone.ws.close()
+        await client.interrupt()
+        await client.until("SpeechInterrupted")
+        assert await client.until("close") == 1012
+        assert await drained
+    assert gateway.idle
 
 
 @on_gateway()

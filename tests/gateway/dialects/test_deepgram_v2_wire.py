@@ -169,6 +169,22 @@ def test_the_tape_counts_as_its_client_does(rate: int, steps: list[tuple[int, in
         assert 0 <= tape.produced_ms <= sum(sent for sent, _ in steps) * 1000 / rate + 1
 
 
+def test_a_late_interrupt_is_a_warning_that_tells_what_was_heard() -> None:
+    heard = Heard(24000, 1000, "One two", " three.")
+    late = json.loads(wire.interrupted_late("dg_sp_1", played_ms=1000, heard=heard))
+    cut = json.loads(wire.speech_interrupted("dg_sp_1", 1500, 14, played_ms=1000, heard=heard))
+    assert (late["type"], late["code"], late["speech_id"]) == ("Warning", "NO_ACTIVE_SPEECH", "dg_sp_1")
+    assert late["description"]
+    for name in ("audio_played_ms", "text_spoken", "text_remaining"):
+        assert late[name] == cut[name]
+    assert "metadata" not in late  # the turn has been counted
+    blank = wire.Tape(24000)
+    assert blank.blank
+    blank.sent(480)
+    blank.cut(0)
+    assert (blank.blank, blank.samples) == (False, 0)
+
+
 def test_an_interrupt_takes_back_what_was_not_played() -> None:
     tape = wire.Tape(24000)
     assert not tape.advances(-1)

@@ -40,7 +40,7 @@ async def test_hello_tells_session_voices_formats_and_limits(gateway: Running) -
         assert hello["limits"] == {
             "max_contexts": 16,
             "max_message_bytes": 4096,
-            "max_context_characters": 100_000,
+            "max_context_characters": 50_000,
             "context_idle_s": 77.0,
             "run_ahead_ms": 3000,
             "resume_s": 12.0,

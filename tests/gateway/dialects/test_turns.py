@@ -192,6 +192,21 @@ async def test_one_that_is_left_tells_nothing_more(gateway: Running) -> None:
 
 
 @on_gateway()
+async def test_who_waits_for_one_that_is_left_waits_no_longer(gateway: Running) -> None:
+    turns = Listener(gateway).turns
+    turns.say("word " * 100)
+    turns.end()
+    waiting = asyncio.ensure_future(turns.wait())
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    await turns.abort()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert waiting.done()
+    assert turns.turn is None
+
+
+@on_gateway()
 async def test_the_end_of_a_turn_is_told_last_and_another_may_begin_in_it(gateway: Running) -> None:
     listener = Listener(gateway)
     turns = listener.turns

@@ -406,7 +406,7 @@ async def test_a_text_that_is_too_long_is_refused_with_the_limit(serve: Serve, v
 async def test_a_long_text_is_sent_piece_by_piece(serve: Serve, visit: Visit) -> None:
     served = await serve(ToneEngine(word_s=0.02))
     visitor = await visit(served.url)
-    text = "A word or two 🎈. " * 5000
+    text = "A word or two 🎈. " * 2900
     await visitor.page.evaluate("(text) => { document.getElementById('text').value = text; }", text)
     await visitor.page.press("#text", "Control+Enter")
     await visitor.until("now.position > 0.5")

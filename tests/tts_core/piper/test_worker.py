@@ -13,7 +13,7 @@ from tests.tts_core.piper.conftest import add_voice
 from tts_core.child.frames import numbers
 from tts_core.errors import EngineError
 from tts_core.piper import wire
-from tts_core.piper.worker import Voices, Worker
+from tts_core.piper.worker import RETRY_S, Voices, Worker
 
 
 @pytest.fixture
@@ -61,6 +61,41 @@ def test_a_voice_that_cannot_be_loaded_costs_the_others_their_place_but_once(
         with pytest.raises(EngineError, match=r"^the voice three\.onnx could not be loaded$"):
             voices[name]
     assert voices.loaded == ["two.onnx", "one.onnx"]
+
+
+@pytest.mark.slow
+def test_a_voice_that_could_not_be_loaded_is_tried_again_after_a_minute(configure: wire.Configure) -> None:
+    now = 1000.0
+    voices = Voices(configure, lambda: now)
+    file = Path(configure.voices[2].path)
+    aside = file.rename(file.with_suffix(".away"))
+
+    def fails() -> bool:
+        try:
+            voices["three"]
+        except EngineError as error:
+            assert error.message == "the voice three.onnx could not be loaded"
+            return True
+        return False
+
+    assert fails()
+    aside.rename(file)
+    now += RETRY_S - 1
+    assert fails()  # it is not looked at
+    now += 1
+    assert not fails()
+    file.rename(aside)
+    assert not fails()  # it is held
+    assert voices["one"]
+    assert voices["two"]
+    assert fails()
+    now += RETRY_S
+    assert fails()
+    aside.rename(file)
+    now += RETRY_S - 1
+    assert fails()  # the minute begins with each try
+    now += 1
+    assert not fails()
 
 
 @pytest.mark.slow
