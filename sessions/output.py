@@ -18,7 +18,7 @@ from .events import AudioFormat
 RAMP_MS = (20, 40, 80, 100)
 """Block lengths: the first ones short so that audio starts soon, later ones long so that it costs little."""
 
-LONGEST_MS = 400
+LONGEST_MS = 800
 AHEAD_SHARE = 0.8
 """A block may be as long as this share of what the listener has, so that there are fewer messages.
 
@@ -50,9 +50,18 @@ class OutputStage:
         native_rate: rate of what goes in, in Hz.
         fmt: encoding and rate of what comes out.
         marks: makes the mark once there is audio; None for none.
+        longest_ms: of a block, however much the listener has.
     """
 
-    def __init__(self, native_rate: int, fmt: AudioFormat, marks: Marks | None = None) -> None:
+    def __init__(
+        self,
+        native_rate: int,
+        fmt: AudioFormat,
+        marks: Marks | None = None,
+        *,
+        longest_ms: float = LONGEST_MS,
+    ) -> None:
+        self._longest_ms = longest_ms
         self._fmt = fmt
         self._resampler = Resampler(native_rate, fmt.rate)
         self._marks = marks
@@ -111,7 +120,7 @@ class OutputStage:
         if self._blocks < len(RAMP_MS):
             return RAMP_MS[self._blocks] * self._fmt.rate // 1000 * self._width
         usual = RAMP_MS[-1]
-        most = min(LONGEST_MS, lead * 1000 * AHEAD_SHARE, there / ms)
+        most = min(self._longest_ms, lead * 1000 * AHEAD_SHARE, there / ms)
         return usual * max(1, int(most) // usual) * self._fmt.rate // 1000 * self._width
 
     def _counted(self, block: bytes) -> tuple[bytes, int]:

@@ -25,7 +25,7 @@ from tts_core.text.segment import Segment, Utterance
 from .context import Context, ContextOptions, FlushMark, State, Work
 from .events import Audio, Cancelled, Event, Flushed, Heard, Words
 from .nobody import untold
-from .output import RAMP_MS, Marks, OutputStage
+from .output import LONGEST_MS, RAMP_MS, Marks, OutputStage
 from .playback import Clock, Playback
 from .words import WordAligner
 
@@ -48,8 +48,14 @@ CLAUSE_GAP_S = 0.04
 IDLE_RELEASE_S = 2.0
 """A context that has been played out and waits for text gives its slot back after this long."""
 
-SLICE_S = 0.5
-"""Audio converted before others get their turn on the loop: a millisecond of work at most."""
+SLICE_S = LONGEST_MS / 1000
+"""Audio converted before others get their turn on the loop: a millisecond or two of work."""
+
+BLOCK_SHARE = 0.3
+"""A block is at most this share of the run-ahead: while one waits for room the listener has the rest."""
+
+HOLDS_S = 1.0
+"""With so much in hand a listener gets the last tenth of a second of a segment with the pause behind it."""
 
 UNSPEAKABLE_S = 0.04
 """Silence for a context without anything to say: clients take zero audio for a failure (protocols.md 0.8)."""
@@ -174,7 +180,9 @@ class ContextRunner:
         self._phrases = phrases
         self._conditioning = conditioning
         self._salt = salt
-        self._stage = OutputStage(speech.info.native_rate, context.options.format, marks)
+        options = context.options
+        longest = min(LONGEST_MS, options.run_ahead_s * BLOCK_SHARE * 1000)
+        self._stage = OutputStage(speech.info.native_rate, options.format, marks, longest_ms=longest)
         self._wake = asyncio.Event()
         self._unbroken = 0  # native samples converted since others had their turn
         self._native = 0  # native samples spoken in this context, pauses included
@@ -187,6 +195,7 @@ class ContextRunner:
         self._tail = ""
         self._forced_at = -1.0  # the pause after which everything held was let go
         self._task: asyncio.Task[None] | None = None
+        self._reports = False
         self.ended = asyncio.Event()
 
     @property
@@ -214,6 +223,11 @@ class ContextRunner:
         """No more text."""
         self.context.end()
         self._wake.set()
+
+    def reported(self, sample: int) -> None:
+        """The client says that it has played up to ``sample``."""
+        self._reports = True
+        self.playback.reported(sample)
 
     def heard(self) -> Heard:
         """What the listener has heard by now; also after the end."""
@@ -310,9 +324,11 @@ class ContextRunner:
                     continue
                 if self.context.state is State.ENDING:
                     break
+                await self._emit(self._stage.flush())
                 await self._wait_for_text()
                 continue
             if isinstance(work.item, FlushMark):
+                await self._emit(self._stage.flush())
                 await self._sink(Flushed(self.context.id, work.item.flush_id))
                 continue
             await self._enter()
@@ -413,7 +429,8 @@ class ContextRunner:
                     self.context.stats.leading_silence = silent
                 self._native += len(pcm)
                 await self._push(pcm, volume, work.ready_at)
-        await self._emit(self._stage.flush(), ready_at=work.ready_at)
+        if self.playback.lead() < HOLDS_S:
+            await self._emit(self._stage.flush(), ready_at=work.ready_at)
 
     def _request(self, segment: Segment, utterance: Utterance, conditioning: bytes | None) -> SpeechRequest:
         low, high = self._speech.info.speed_range
@@ -503,6 +520,7 @@ class ContextRunner:
     async def _pace(self, samples: int) -> None:
         # One block of the usual length may go beyond the run-ahead, a longer one waits for that.
         most = self.options.run_ahead_s - max(0.0, samples / self.options.format.rate - RAMP_MS[-1] / 1000)
-        # Looked at again at least every 250 ms: the client's reports may move the clock meanwhile.
+        # Looked at again every 250 ms where a client's reports may move the clock meanwhile. Never a wait too
+        # short for a clock to show it.
         while (over := self.playback.lead() - most) > 0:  # noqa: ASYNC110
-            await asyncio.sleep(min(over, 0.25))
+            await asyncio.sleep(max(min(over, 0.25) if self._reports else over, 0.001))

@@ -20,8 +20,10 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from .engine import Engine, SpeechChunk, SpeechRequest, WordMark
 from .errors import Busy, Draining, EngineError, EngineTimeout, LimitExceeded, VoxwireError
@@ -77,6 +79,10 @@ class StreamStats:
     total_wait_s: float = 0.0
 
 
+TOGETHER_S = 0.8
+"""What a reader who is behind gets at once: each piece costs him the same, however long it is."""
+
+
 class _Job:
     """One segment on its way through the engine."""
 
@@ -126,16 +132,21 @@ class _Job:
             self._room.clear()
             await self._room.wait()
 
-    async def next(self) -> SpeechChunk:
+    async def next(self, most: int) -> SpeechChunk:
+        """The next chunk, and with it up to ``most`` samples in all those that lie behind it."""
         while not self.chunks:
             if self.error is not None:
                 raise self.error
             self._changed.clear()
             await self._changed.wait()
-        chunk = self.chunks.popleft()
-        self.buffered -= len(chunk.pcm)
+        chunks = [self.chunks.popleft()]
+        samples = len(chunks[0].pcm)
+        while self.chunks and samples + len(self.chunks[0].pcm) <= most:
+            chunks.append(self.chunks.popleft())
+            samples += len(chunks[-1].pcm)
+        self.buffered -= samples
         self._room.set()
-        return chunk
+        return chunks[0] if len(chunks) == 1 else _joined(chunks)
 
 
 @dataclass(slots=True)
@@ -191,6 +202,7 @@ class Scheduler:
         self._max_pending = max_pending
         self._first_chunk_s = first_chunk_s
         self._queue_s = queue_s
+        self._together = int(TOGETHER_S * engine.info.native_rate)
         self._buffer = max(1, int(buffer_s * engine.info.native_rate))
         self._on_wait = on_wait
         self._ready = True
@@ -355,7 +367,7 @@ class Scheduler:
             job = self._enqueue(stream_id, part)
             try:
                 while True:
-                    chunk = await job.next()
+                    chunk = await job.next(self._together)
                     if due is not None and not made:
                         due = max(due, self._clock())
                     made = base + chunk.start_sample + len(chunk.pcm)
@@ -522,6 +534,13 @@ class Scheduler:
             job.fail(EngineError("the engine failed"))
         finally:
             await _close(chunks)
+
+
+def _joined(chunks: Sequence[SpeechChunk]) -> SpeechChunk:
+    """Chunks that follow each other as one."""
+    words = tuple(word for chunk in chunks for word in chunk.words)
+    pcm = np.concatenate([chunk.pcm for chunk in chunks])
+    return SpeechChunk(pcm, chunks[0].start_sample, words, chunks[-1].last)
 
 
 def _moved(chunk: SpeechChunk, characters: int, samples: int, *, last: bool) -> SpeechChunk:

@@ -230,7 +230,7 @@ class NativeSession:
                 if (
                     context := self.contexts.find(message.context) or self.contexts.ended(message.context)
                 ) is not None:
-                    context.runner.playback.reported(message.sample)
+                    context.runner.reported(message.sample)
             case m.Ping():
                 await self._send(m.Pong(message.id))
             case m.CallHangup():

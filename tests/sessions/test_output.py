@@ -34,7 +34,7 @@ def test_first_blocks_are_short() -> None:
 def test_blocks_are_long_for_a_listener_who_has_audio() -> None:
     stage = OutputStage(RATE, AudioFormat(Encoding.MULAW, 8000))
     blocks = stage.push(ToneEngine.tone(RATE), lead=1.0)
-    assert [n for _, n in blocks] == [8 * ms for ms in (*RAMP_MS, LONGEST_MS, 300)]
+    assert [n for _, n in blocks] == [8 * ms for ms in (*RAMP_MS, 700)]
     assert [n for _, n in stage.push(ToneEngine.tone(RATE // 4))] == [8 * RAMP_MS[-1]] * 3
 
 
@@ -43,9 +43,16 @@ def test_a_block_is_as_long_as_a_share_of_what_the_listener_has() -> None:
     blocks = [n * 1000 // RATE for _, n in stage.push(ToneEngine.tone(4 * RATE))]
     assert blocks[:4] == list(RAMP_MS)
     assert blocks == sorted(blocks[:-1]) + blocks[-1:]
-    assert set(blocks[4:-1]) == {100, 200, 400}
+    assert set(blocks[4:-1]) == {100, 200, 400, 700, LONGEST_MS}
     for i in range(4, len(blocks)):
         assert blocks[i] <= max(100, AHEAD_SHARE * sum(blocks[:i]))
+
+
+@pytest.mark.parametrize(("longest", "expected"), [(250.0, 200), (60.0, 100), (100.0, 100), (9e9, 9700)])
+def test_a_block_is_no_longer_than_it_may_be(longest: float, expected: int) -> None:
+    stage = OutputStage(RATE, AudioFormat(Encoding.MULAW, 8000), longest_ms=longest)
+    blocks = stage.push(ToneEngine.tone(10 * RATE), lead=20.0)
+    assert {n // 8 for _, n in blocks[len(RAMP_MS) : -1]} | {max(n // 8 for _, n in blocks)} == {expected}
 
 
 @given(st.lists(st.integers(1, 9000), max_size=20), st.floats(0, 100))

@@ -20,7 +20,7 @@ from sessions.events import (
     Words,
 )
 from sessions.playback import PlaybackClock
-from sessions.runner import IDLE_RELEASE_S, Conditioning, ContextRunner, Speech
+from sessions.runner import HOLDS_S, IDLE_RELEASE_S, SENTENCE_GAP_S, Conditioning, ContextRunner, Speech
 from tests import virtual
 from tests.tone import RATE, ToneEngine
 from tts_core.engine import SpeechChunk, SpeechRequest
@@ -344,6 +344,26 @@ async def test_flushed_comes_after_all_audio_before_it() -> None:
     assert {e.segment for e in order[:mark] if isinstance(e, Audio)} == {1}
     assert {e.segment for e in order[mark + 1 :] if isinstance(e, Audio)} == {2}
     assert [e.flush_id for e in order if isinstance(e, Flushed)] == [7]
+
+
+@on_virtual
+async def test_the_end_of_a_segment_goes_with_the_pause_behind_it_or_before_a_wait() -> None:
+    desk = Desk(text=ContextOptions().with_mode(TextMode.SEGMENT).text)
+    desk.runner.text("This is the first part of what there is to say, and it is long enough.")
+    await asyncio.sleep(1.0)
+    # It waits for text: what was made is with the listener to the last sample, though he has much in hand.
+    made = desk.context.stats.audio_s
+    assert made > 2.0
+    assert desk.playback.lead() > HOLDS_S
+    assert desk.audio_s == pytest.approx(made, abs=5e-3)  # but for the resampler's tail
+    waited = len(desk.of(Audio))
+    desk.runner.text("Second part here.")
+    desk.runner.text("Third part here.")
+    desk.runner.end()
+    await desk.end()
+    # No short block but the last one: the pause between two segments fills it.
+    assert min(e.samples for e in desk.of(Audio)[waited:-1]) >= 800
+    assert desk.audio_s == pytest.approx(desk.context.stats.audio_s + 2 * SENTENCE_GAP_S, abs=1e-3)
 
 
 @on_virtual

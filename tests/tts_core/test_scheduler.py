@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.virtual import clock, run
-from tts_core.engine import Capacity, EngineInfo, SpeechChunk, SpeechRequest
+from tts_core.engine import Capacity, EngineInfo, SpeechChunk, SpeechRequest, WordMark
 from tts_core.errors import Busy, Draining, EngineCrashed, EngineError, EngineTimeout, LimitExceeded
-from tts_core.scheduler import Scheduler
+from tts_core.scheduler import TOGETHER_S, Scheduler
 
 RATE = 1000
 
@@ -425,7 +425,7 @@ def test_a_slow_reader_holds_no_slot() -> None:
         await asyncio.sleep(1)
         assert scheduler.stats.running == 0
         assert await speak(scheduler, "b", "b") == 3
-        assert len([c async for c in chunks]) == 2
+        assert [len(c.pcm) async for c in chunks] == [666]
 
     run(main)
 
@@ -507,6 +507,53 @@ def test_close_ends_waiting_and_running_segments() -> None:
         with pytest.raises(Draining):
             scheduler.admit("b")
         await scheduler.close()
+
+    run(main)
+
+
+class Piecewise(ScriptedEngine):
+    """Gives pieces of so many samples, their number as a sample and a word in each, one every 10 ms."""
+
+    def __init__(self, pieces: list[int]) -> None:
+        super().__init__()
+        self.pieces = pieces
+
+    async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[SpeechChunk, None]:
+        at = 0
+        for k, samples in enumerate(self.pieces):
+            await asyncio.sleep(0.01)
+            word = (WordMark(k, k + 1, at, at + samples),)
+            yield SpeechChunk(np.full(samples, k, np.float32), at, word, last=k == len(self.pieces) - 1)
+            at += samples
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 1200), min_size=1, max_size=12),
+    st.lists(st.sampled_from([0.0, 0.02, 0.5]), min_size=12, max_size=12),
+)
+def test_a_reader_who_is_behind_gets_all_that_is_there_at_once_but_not_too_much(
+    pieces: list[int], pauses: list[float]
+) -> None:
+    async def main() -> None:
+        scheduler = Scheduler(Piecewise(pieces), clock)
+        scheduler.admit("a")
+        got: list[SpeechChunk] = []
+        began = clock()
+        async for chunk in scheduler.speak("a", request("r")):
+            here = sum(10 * (k + 1) < (clock() - began) * 1000 - 1e-6 for k in range(len(pieces)))
+            told = sum(len(c.words) for c in got)
+            size, fits = len(chunk.pcm), len(chunk.words)
+            # As many as there are, unless one more would be too long.
+            assert told + fits >= here or size + pieces[told + fits] > TOGETHER_S * RATE
+            assert fits == 1 or size <= TOGETHER_S * RATE
+            got.append(chunk)
+            await asyncio.sleep(pauses[len(got) % len(pauses)])
+        whole = np.concatenate([chunk.pcm for chunk in got])
+        assert np.array_equal(whole, np.repeat(np.arange(len(pieces), dtype=np.float32), pieces))
+        assert [w.text_start for chunk in got for w in chunk.words] == list(range(len(pieces)))
+        assert [chunk.start_sample for chunk in got] == [0, *np.cumsum([len(c.pcm) for c in got])[:-1]]
+        assert [chunk.last for chunk in got] == [False] * (len(got) - 1) + [True]
 
     run(main)
 
