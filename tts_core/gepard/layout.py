@@ -37,6 +37,8 @@ OUTGOING = (1 << 31) - fsq.GROUPS * fsq.GROUP_SIZE
 OFFSETS = tuple(OUTGOING + group * fsq.GROUP_SIZE for group in range(fsq.GROUPS))
 """What is added to the token of each group."""
 
+_OFFSETS = np.array(OFFSETS)
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -122,7 +124,7 @@ def rows_for(streams: int, frames: int) -> int:
 
 def pack(codes: fsq.Codes) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Codes uint8 ``[..., 32]`` as eight distinct ids int64 ``[..., 8]``."""
-    return fsq.fold(codes).astype(np.int64) + np.array(OFFSETS)
+    return fsq.fold(codes).astype(np.int64) + _OFFSETS
 
 
 def unpack(ids: Sequence[Sequence[int]] | np.ndarray[Any, Any]) -> fsq.Codes:
@@ -131,8 +133,9 @@ def unpack(ids: Sequence[Sequence[int]] | np.ndarray[Any, Any]) -> fsq.Codes:
     Raises:
         EngineError: the ids are not a frame's.
     """
-    array = np.asarray(ids, np.int64).reshape(-1, fsq.GROUPS) if len(ids) else np.zeros((0, 8), np.int64)
-    tokens = array - np.array(OFFSETS)
-    if array.size and bool(((tokens < 0) | (tokens >= fsq.GROUP_SIZE)).any()):
-        raise EngineError("the engine gave a frame that cannot be read")
-    return fsq.unfold(tokens)
+    if not len(ids):
+        return np.zeros((0, fsq.CHANNELS), np.uint8)
+    try:
+        return fsq.unfold(np.asarray(ids, np.int64) - _OFFSETS)
+    except EngineError as error:
+        raise EngineError("the engine gave a frame that cannot be read") from error

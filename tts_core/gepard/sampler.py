@@ -31,6 +31,10 @@ _FLOATS = ("temperature", "repetition_penalty", "stop_threshold", "cfg_scale")
 _INTS = ("seed", "top_k", "window", "guided", "role", "count", "oldest")
 _ALONE, _LEADER, _FOLLOWER = 0, 1, 2
 _NEVER = -(1 << 30)
+
+AHEAD = 4
+"""Frames whose noise is made at once."""
+
 _NO_LIMIT = 1 << 30
 
 
@@ -106,11 +110,15 @@ class Rows:
         changes: how often a request had begun or ended when these were the slots' requests.
     """
 
-    __slots__ = ("_columns", "_had", "changes", "slots")
+    __slots__ = ("_columns", "_had", "ahead", "changes", "from_count", "left", "slots")
 
     def __init__(self, slots: torch.Tensor, columns: Mapping[str, torch.Tensor], changes: int) -> None:
         self.slots, self.changes, self._columns = slots, changes, columns
         self._had: dict[str, torch.Tensor] = {}
+        # Noise that is made ahead, how many steps it is for, and what a row's count lacks to its place in it.
+        self.left = 0
+        self.ahead: torch.Tensor | None = None
+        self.from_count: torch.Tensor | None = None
 
     def __getitem__(self, name: str) -> torch.Tensor:
         """A value of every row as it is now."""
@@ -156,6 +164,8 @@ class FrameSampler:
             "keys": torch.arange(slots, device=device) * FRAME_CAP,
         }
         self._columns["oldest"].fill_(-1)
+        self._ahead = torch.arange(AHEAD, device=device)
+        self._every = torch.arange(0, slots * AHEAD, AHEAD, device=device)
         # When each code was last used, by frame index; so a window of any length costs the same.
         self._used = torch.full((slots, WIDTH, fsq.CHANNELS), _NEVER, dtype=torch.int64, device=device)
         self._partner = torch.full((slots,), -1, dtype=torch.int64, device=device)
@@ -393,12 +403,31 @@ class FrameSampler:
             ordered = scaled.sort(1, descending=True).values
             last = (rows.given("top_k", 3) - 1).expand(-1, 1, fsq.CHANNELS)
             scaled = scaled.masked_fill(scaled < ordered.gather(1, last), float("-inf"))
-        key = self._keys.view(-1).index_select(0, rows.given("keys") + count)
-        noisy = scaled.sub_(lowering(key))
+        noisy = scaled.sub_(self._noise(rows, count))
         if mixed:
             # Greedy rows take the logits untouched: a division by 1 is exact, a draw is not wanted.
             noisy = torch.where(greedy, logits, noisy)
         return noisy.max(1).indices
+
+    def _noise(self, rows: Rows, count: torch.Tensor) -> torch.Tensor:
+        """What the noise takes off each code's logit: float32 ``[n, 8, 32]``.
+
+        For a batch that stays the same it is made for several frames at once: of a single frame it is made in
+        as many operations.
+        """
+        if rows.left:
+            assert rows.ahead is not None and rows.from_count is not None
+            rows.left -= 1
+            return rows.ahead.index_select(0, rows.from_count + count)
+        place, keys_ = rows.given("keys") + count, self._keys.view(-1)
+        if rows.from_count is None:
+            rows.from_count = count  # once; who comes again gets more
+            return lowering(keys_.index_select(0, place))
+        places = (place[:, None] + self._ahead).view(-1)
+        rows.ahead = lowering(keys_.index_select(0, places))
+        rows.from_count = self._every[: len(count)] - count
+        rows.left = AHEAD - 1
+        return rows.ahead[::AHEAD]
 
     def _remember(
         self, rows: Rows, codes: torch.Tensor, count: torch.Tensor, live: torch.Tensor, valid: torch.Tensor

@@ -73,6 +73,34 @@ def test_every_row_follows_the_reference_rules(asked: list[Sampling], seed: int)
             assert held.tolist() == row.tolist()
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=1, max_size=20),
+    st.sets(st.integers(0, 19)),
+    st.integers(0, 1 << 20),
+)
+def test_rows_that_are_used_again_draw_what_fresh_ones_do(
+    valid: list[list[bool]], joins: set[int], seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    asked = [Sampling(seed=seed + i, repetition_penalty=1.3, repetition_window=2) for i in range(3)]
+    once, anew = make(), make()
+    slots = torch.tensor([5, 0, 2])
+    for sampler in (once, anew):
+        for slot, one in zip(slots.tolist(), asked, strict=True):
+            sampler.join(slot, one.as_extra_args())
+    rows = once.rows(slots)
+    for k, ready in enumerate(valid):
+        if k in joins:  # another request in the place of one of them
+            for sampler in (once, anew):
+                sampler.join(0, Sampling(seed=k).as_extra_args())
+        raw, now = logits(generator, 3), torch.tensor(ready)
+        first = once.sample(raw, rows, now)
+        second = anew.sample(raw, anew.rows(slots), now)
+        for ours, theirs in zip(first, second, strict=True):
+            assert torch.equal(ours, theirs)
+
+
 def test_frequencies_are_those_of_the_tempered_truncated_belief() -> None:
     generator = torch.Generator().manual_seed(5)
     n, rounds = 1024, 30
