@@ -54,7 +54,7 @@ SLICE_S = LONGEST_MS / 1000
 BLOCK_SHARE = 0.3
 """A block is at most this share of the run-ahead: while one waits for room the listener has the rest."""
 
-HOLDS_S = 1.0
+HOLDS_S = 1.5
 """With so much in hand a listener gets the last tenth of a second of a segment with the pause behind it."""
 
 UNSPEAKABLE_S = 0.04
@@ -335,7 +335,7 @@ class ContextRunner:
             await self._admission.charge(len(work.item.text))
             await self._speak(work, work.item)
         if self.playback.sent_samples == 0 and self.context.stats.characters:
-            await self._silence(UNSPEAKABLE_S)
+            await self._push(self._quiet(UNSPEAKABLE_S))
         await self._emit(self._stage.finish())
         await self.playback.drained()
 
@@ -398,15 +398,7 @@ class ContextRunner:
         conditioning = None
         if utterance.text and self._conditioning is not None:
             conditioning = await self._conditioning()
-        pause = segment.pause_before_ms / 1000
-        if utterance.text:
-            pause = max(pause, self._gap_s)
-            self._gap_s = SENTENCE_GAP_S if segment.ends_sentence else CLAUSE_GAP_S
-        if self._seq == 0 and self.options.lead_in_ms:
-            pause += self.options.lead_in_ms / 1000
-        self._segment += 1
-        if pause:
-            await self._silence(pause, flush=not utterance.text)
+        before = await self._pause(segment, utterance)
         if not utterance.text:
             return
         self.context.stats.segments += 1
@@ -428,6 +420,8 @@ class ContextRunner:
                     silent = self._native / rate + leading_silence(pcm, rate)
                     self.context.stats.leading_silence = silent
                 self._native += len(pcm)
+                if len(before):
+                    before, pcm = before[:0], np.concatenate([before, pcm])
                 await self._push(pcm, volume, work.ready_at)
         if self.playback.lead() < HOLDS_S:
             await self._emit(self._stage.flush(), ready_at=work.ready_at)
@@ -491,12 +485,29 @@ class ContextRunner:
                 self._unbroken = 0
                 await asyncio.sleep(0)
 
-    async def _silence(self, seconds: float, *, flush: bool = False) -> None:
+    async def _pause(self, segment: Segment, utterance: Utterance) -> Samples:
+        """The pause before a segment: sent, or given back where it may go with the first of the speech."""
+        pause = segment.pause_before_ms / 1000
+        if utterance.text:
+            pause = max(pause, self._gap_s)
+            self._gap_s = SENTENCE_GAP_S if segment.ends_sentence else CLAUSE_GAP_S
+        if self._seq == 0 and self.options.lead_in_ms:
+            pause += self.options.lead_in_ms / 1000
+        self._segment += 1
+        quiet = self._quiet(pause)
+        if utterance.text and self.playback.lead() >= HOLDS_S:
+            return quiet
+        if pause:
+            await self._push(quiet)
+            if not utterance.text:
+                await self._emit(self._stage.flush())
+        return quiet[:0]
+
+    def _quiet(self, seconds: float) -> Samples:
+        """A pause, counted as spoken."""
         pcm = np.zeros(round(seconds * self._speech.info.native_rate), np.float32)
         self._native += len(pcm)
-        await self._push(pcm)
-        if flush:
-            await self._emit(self._stage.flush())
+        return pcm
 
     async def _emit(self, blocks: list[tuple[bytes, int]], *, ready_at: float | None = None) -> None:
         for data, samples in blocks:

@@ -1,9 +1,9 @@
 """GEPARD at full size on this CPU: ms a step at 1, 4, 16 and 64 streams on vLLM, beside the plain loop.
 
 Random weights of the published sizes (513 million numbers), which cost the same. Each stream reads 48 text
-tokens and draws as the product does where nothing is asked for. A step gives every stream one frame, 46.4 ms of sound; only
-steps in which all streams took part are counted. The plain loop serves one stream. "Forward" is the model and
-its heads alone, timed in the worker; what a step takes more is sampling and scheduling. The
+tokens and draws as the product does where nothing is asked for. A step gives every stream one frame, 46.4 ms
+of sound; only steps in which all streams took part are counted. The plain loop serves one stream. "Forward"
+is the model and its heads alone, timed in the worker; what a step takes more is sampling and scheduling. The
 codec is left out, and both compute on all cores; ``--threads`` gives them fewer, as the gateway does, which
 leaves a core to the codec. Alone on the machine, or with one core free for others: threads that wait for each
 other make any load look many times worse. Takes about eight minutes.
