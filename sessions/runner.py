@@ -55,7 +55,7 @@ BLOCK_SHARE = 0.3
 """A block is at most this share of the run-ahead: while one waits for room the listener has the rest."""
 
 HOLDS_S = 1.5
-"""With so much in hand a listener gets the last tenth of a second of a segment with the pause behind it."""
+"""With so much in hand a listener gets a usual pause with the first of the speech behind it."""
 
 UNSPEAKABLE_S = 0.04
 """Silence for a context without anything to say: clients take zero audio for a failure (protocols.md 0.8)."""
@@ -324,11 +324,9 @@ class ContextRunner:
                     continue
                 if self.context.state is State.ENDING:
                     break
-                await self._emit(self._stage.flush())
                 await self._wait_for_text()
                 continue
             if isinstance(work.item, FlushMark):
-                await self._emit(self._stage.flush())
                 await self._sink(Flushed(self.context.id, work.item.flush_id))
                 continue
             await self._enter()
@@ -403,7 +401,7 @@ class ContextRunner:
             return
         self.context.stats.segments += 1
         rate = self._speech.info.native_rate
-        request = self._request(segment, utterance, conditioning)
+        request = self._request(segment, utterance, conditioning, len(before) / rate)
         aligner = WordAligner(utterance, rate, self._native, speed=request.speed, before=self._aligner)
         self._aligner = aligner
         volume = self.options.volume * segment.volume
@@ -423,10 +421,12 @@ class ContextRunner:
                 if len(before):
                     before, pcm = before[:0], np.concatenate([before, pcm])
                 await self._push(pcm, volume, work.ready_at)
-        if self.playback.lead() < HOLDS_S:
-            await self._emit(self._stage.flush(), ready_at=work.ready_at)
+        await self._emit(self._stage.flush(), ready_at=work.ready_at)
 
-    def _request(self, segment: Segment, utterance: Utterance, conditioning: bytes | None) -> SpeechRequest:
+    def _request(
+        self, segment: Segment, utterance: Utterance, conditioning: bytes | None, pause: float
+    ) -> SpeechRequest:
+        """The engine's request; ``pause``: seconds that go before it and are not sent yet."""
         low, high = self._speech.info.speed_range
         tail, self._tail = self._tail, utterance.text[-200:]
         return SpeechRequest(
@@ -437,7 +437,7 @@ class ContextRunner:
             seed=self.options.seed,
             speed=min(high, max(low, self.options.speed * segment.speed)),
             continues=tail,
-            deadline=self._speech.clock() + self.playback.lead(),
+            deadline=self._speech.clock() + self.playback.lead() + pause,
             salt=self._salt,
         )
 
@@ -476,17 +476,20 @@ class ContextRunner:
         size = int(self._speech.info.native_rate * SLICE_S)
         for at in range(0, len(pcm), size):
             piece = pcm[at : at + size]
+            if self._unbroken + len(piece) > size:
+                self._unbroken = 0
+                await asyncio.sleep(0)
             if volume != 1.0:
                 piece = np.tanh(piece * np.float32(volume))
             blocks = self._stage.push(piece, lead=self.playback.lead())
             await self._emit(blocks, ready_at=ready_at)
             self._unbroken += len(piece)
-            if self._unbroken >= size:
-                self._unbroken = 0
-                await asyncio.sleep(0)
 
     async def _pause(self, segment: Segment, utterance: Utterance) -> Samples:
-        """The pause before a segment: sent, or given back where it may go with the first of the speech."""
+        """The pause before a segment: sent, or given back where it may go with the first of the speech.
+
+        A longer one is sent at once: should the engine be late, it is late behind the pause.
+        """
         pause = segment.pause_before_ms / 1000
         if utterance.text:
             pause = max(pause, self._gap_s)
@@ -495,7 +498,7 @@ class ContextRunner:
             pause += self.options.lead_in_ms / 1000
         self._segment += 1
         quiet = self._quiet(pause)
-        if utterance.text and self.playback.lead() >= HOLDS_S:
+        if utterance.text and pause <= SENTENCE_GAP_S and self.playback.lead() >= HOLDS_S:
             return quiet
         if pause:
             await self._push(quiet)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -346,24 +346,43 @@ async def test_flushed_comes_after_all_audio_before_it() -> None:
     assert [e.flush_id for e in order if isinstance(e, Flushed)] == [7]
 
 
+class LateEngine(ToneEngine):
+    """Waits before it begins with its second text."""
+
+    def __init__(self) -> None:
+        super().__init__(work_s=0.0)
+        self.asked: list[tuple[float, SpeechRequest]] = []
+        self.go = asyncio.Event()
+
+    async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[SpeechChunk, None]:
+        self.asked.append((virtual.clock(), request))
+        if len(self.asked) > 1:
+            await self.go.wait()
+        async for chunk in super().synthesize(request):
+            yield chunk
+
+
 @on_virtual
-async def test_the_end_of_a_segment_goes_with_the_pause_behind_it_or_before_a_wait() -> None:
-    desk = Desk(text=ContextOptions().with_mode(TextMode.SEGMENT).text)
+async def test_a_usual_pause_goes_with_the_speech_behind_it_and_nothing_else_waits() -> None:
+    engine = LateEngine()
+    desk = Desk(engine, text=ContextOptions().with_mode(TextMode.SEGMENT).text, run_ahead_s=10.0)
     desk.runner.text("This is the first part of what there is to say, and it is long enough.")
-    await asyncio.sleep(1.0)
-    # It waits for text: what was made is with the listener to the last sample, though he has much in hand.
-    made = desk.context.stats.audio_s
-    assert made > 2.0
-    assert desk.playback.lead() > HOLDS_S
-    assert desk.audio_s == pytest.approx(made, abs=5e-3)  # but for the resampler's tail
-    waited = len(desk.of(Audio))
     desk.runner.text("Second part here.")
-    desk.runner.text("Third part here.")
+    await asyncio.sleep(0.1)
+    lead = desk.playback.lead()
+    assert lead > HOLDS_S
+    # The next is late: what was made is with the listener, but for the resampler's tail.
+    made = desk.context.stats.audio_s
+    assert desk.audio_s == pytest.approx(made, abs=5e-3)
+    # It is due when the listener has heard that and the pause.
+    at, request = engine.asked[1]
+    assert request.deadline == pytest.approx(at + lead + (virtual.clock() - at) + SENTENCE_GAP_S, abs=2e-3)
+    before = len(desk.of(Audio))
+    engine.go.set()
     desk.runner.end()
     await desk.end()
-    # No short block but the last one: the pause between two segments fills it.
-    assert min(e.samples for e in desk.of(Audio)[waited:-1]) >= 800
-    assert desk.audio_s == pytest.approx(desk.context.stats.audio_s + 2 * SENTENCE_GAP_S, abs=1e-3)
+    assert desk.of(Audio)[before].samples > 8000 * SENTENCE_GAP_S  # the pause and more
+    assert desk.audio_s == pytest.approx(desk.context.stats.audio_s + SENTENCE_GAP_S, abs=1e-3)
 
 
 @on_virtual

@@ -21,10 +21,14 @@ from .config import GepardConfig
 from .sampling import Sampling
 
 Rows: TypeAlias = NDArray[np.float32]
+"""Rows of embeddings, float32 ``[K, hidden]``."""
+
+Entropy: TypeAlias = NDArray[np.float32]
+"""How unsure the heads were of each frame, float32 ``[n]``: see ``FrameBatch``."""
 
 NO_CODES: fsq.Codes = np.zeros((0, fsq.CHANNELS), np.uint8)
-NO_ENTROPY: Rows = np.zeros(0, np.float32)
-"""Rows of embeddings, float32 ``[K, hidden]``."""
+NO_ENTROPY: Entropy = np.zeros(0, np.float32)
+"""The codes and the entropies of no frames."""
 
 Finish: TypeAlias = Literal["", "stop", "length"]
 
@@ -135,7 +139,7 @@ class FrameBatch:
     """
 
     codes: fsq.Codes
-    entropy: Rows
+    entropy: Entropy
     finish: Finish = ""
 
 

@@ -15,7 +15,7 @@ from tts_core.child.failure import Failed
 from tts_core.child.frames import FrameError, Language, numbers
 from tts_core.nanocodec import fsq
 
-from .frames import Finish, FrameBatch, FrameRequest, Rows, SpeakerPrefix
+from .frames import Entropy, Finish, FrameBatch, FrameRequest, SpeakerPrefix
 from .sampling import Sampling
 
 
@@ -112,7 +112,7 @@ class Step(msgspec.Struct, tag="step", frozen=True):
 
     @classmethod
     def of(
-        cls, parts: Sequence[tuple[int, int, Finish]], codes: fsq.Codes, entropy: Rows, busy_s: float
+        cls, parts: Sequence[tuple[int, int, Finish]], codes: fsq.Codes, entropy: Entropy, busy_s: float
     ) -> tuple[Step, bytes]:
         """Frames uint8 ``[n, 32]``, entropies float32 ``[n]`` and whose they are; and what goes beside it."""
         return cls(tuple([Part(*part) for part in parts]), busy_s), codes.tobytes() + entropy.tobytes()

@@ -20,7 +20,7 @@ from tts_core.errors import EngineError, VoxwireError
 from tts_core.nanocodec import fsq
 
 from . import model_wire as wire
-from .frames import Finish, FrameRequest, Rows
+from .frames import Entropy, Finish, FrameRequest
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Given:
 
     parts: Sequence[tuple[int, int, Finish]]
     codes: fsq.Codes
-    entropy: Rows
+    entropy: Entropy
     failures: Sequence[tuple[int, VoxwireError]] = field(default=())
 
 

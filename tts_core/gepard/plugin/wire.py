@@ -11,7 +11,7 @@ import numpy as np
 from tts_core.errors import SettingsError
 from tts_core.nanocodec import fsq
 
-from ..frames import NO_CODES, NO_ENTROPY, Finish, Rows
+from ..frames import NO_CODES, NO_ENTROPY, Entropy, Finish
 from ..layout import Layout, unpack
 
 Extra: TypeAlias = dict[str, Any]
@@ -77,7 +77,7 @@ def request_of(
     )
 
 
-def read(layout: Layout, outputs: Sequence[Any]) -> tuple[list[int], fsq.Codes, Rows]:
+def read(layout: Layout, outputs: Sequence[Any]) -> tuple[list[int], fsq.Codes, Entropy]:
     """Read EngineCoreOutputs: at each position the sampled id, then the eight that are the frame.
 
     Returns:
