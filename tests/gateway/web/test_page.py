@@ -173,7 +173,8 @@ async def test_one_key_stops_at_once_and_tells_what_was_heard(serve: Serve, visi
     (cancelled,) = visitor.got("cancelled")
     heard = cancelled["heard"]
     assert heard["text"] + heard["unheard"] == LONG
-    assert heard["sample"] / 24000 == pytest.approx(stopped["position"], abs=0.002)
+    # The page's clock goes on in steps of 128 samples at 48 kHz while the key is looked at.
+    assert heard["sample"] / 24000 == pytest.approx(stopped["position"], abs=2 * 128 / 48000)
     count = len(heard["text"].split())
     assert 2 <= count <= 6
     assert await visitor.page.inner_text("#heard") == heard["text"].strip()
