@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SEND_DEADLINE_S = 10.0
 """A peer that takes nothing for this long is gone; run-ahead is bounded by a clock long before (S8, R5)."""
 CLOSE_DEADLINE_S = 2.0
-SMALL = 32 * 1024
+SMALL = 60 * 1024
 """Bytes that a connection with nothing unsent takes without a wait: below every mark at which one begins."""
 AT_ONCE_S = 0.0001
 """A message that took no longer was there already: asking for it did not let others run."""

@@ -18,7 +18,7 @@ from .events import AudioFormat
 RAMP_MS = (20, 40, 80, 100)
 """Block lengths: the first ones short so that audio starts soon, later ones long so that it costs little."""
 
-LONGEST_MS = 800
+LONGEST_MS = 1000
 AHEAD_SHARE = 0.8
 """A block may be as long as this share of what the listener has, so that there are fewer messages.
 
@@ -70,13 +70,14 @@ class OutputStage:
         self._held = b""  # encoded
         self._blocks = 0
 
-    def push(self, pcm: Samples, *, lead: float = 0.0) -> list[tuple[bytes, int]]:
+    def push(self, pcm: Samples, *, lead: float = 0.0, last: bool = False) -> list[tuple[bytes, int]]:
         """Add native PCM float32 [n]; returns full blocks as (bytes, samples). Costs what ``n`` costs.
 
-        ``lead``: seconds of audio that the listener has.
+        ``lead``: seconds of audio that the listener has. ``last``: nothing follows for now, so that what is
+        left is no longer held: it is part of the last full block where that may be so long, else one more.
         """
         self._hold(self._resampler.process(pcm))
-        return self._cut(lead)
+        return self._cut(lead, last=last)
 
     def flush(self) -> list[tuple[bytes, int]]:
         """The block in the making, however short; resampler and mark keep their tails for what follows."""
@@ -90,7 +91,7 @@ class OutputStage:
         self._hold(self._resampler.flush())
         if self._mark is not None:
             self._keep(self._mark.flush())
-        return self._cut(0.0) + self.flush()
+        return self._cut(0.0, last=True)
 
     def _hold(self, pcm: Samples) -> None:
         if self._marks is not None and len(pcm):
@@ -104,15 +105,18 @@ class OutputStage:
             encoded = encode(pcm, self._fmt.encoding.value)
             self._held = self._held + encoded if self._held else encoded
 
-    def _cut(self, lead: float) -> list[tuple[bytes, int]]:
+    def _cut(self, lead: float, *, last: bool) -> list[tuple[bytes, int]]:
         held, at = self._held, 0
         out: list[tuple[bytes, int]] = []
-        while (size := self._size(lead, len(held) - at)) <= len(held) - at:
+        second = self._width * self._fmt.rate
+        while (size := self._size(lead, there := len(held) - at)) <= there:
+            if last and self._blocks >= len(RAMP_MS) and there - size < RAMP_MS[-1] / 1000 * second:
+                size = there if there <= lead * second else size
             out.append(self._counted(held[at : at + size]))
             at += size
-            lead += size / self._width / self._fmt.rate
+            lead += size / second
         self._held = held[at:]
-        return out
+        return out + self.flush() if last else out
 
     def _size(self, lead: float, there: int) -> int:
         """Bytes of the next block, of which ``there`` are there."""

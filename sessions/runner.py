@@ -48,7 +48,7 @@ CLAUSE_GAP_S = 0.04
 IDLE_RELEASE_S = 2.0
 """A context that has been played out and waits for text gives its slot back after this long."""
 
-SLICE_S = LONGEST_MS / 1000
+SLICE_S = 0.8
 """Audio converted before others get their turn on the loop: a millisecond or two of work."""
 
 BLOCK_SHARE = 0.3
@@ -181,7 +181,7 @@ class ContextRunner:
         self._conditioning = conditioning
         self._salt = salt
         options = context.options
-        longest = min(LONGEST_MS, options.run_ahead_s * BLOCK_SHARE * 1000)
+        longest = min(LONGEST_MS, round(options.run_ahead_s * BLOCK_SHARE * 1000))
         self._stage = OutputStage(speech.info.native_rate, options.format, marks, longest_ms=longest)
         self._wake = asyncio.Event()
         self._unbroken = 0  # native samples converted since others had their turn
@@ -420,8 +420,7 @@ class ContextRunner:
                 self._native += len(pcm)
                 if len(before):
                     before, pcm = before[:0], np.concatenate([before, pcm])
-                await self._push(pcm, volume, work.ready_at)
-        await self._emit(self._stage.flush(), ready_at=work.ready_at)
+                await self._push(pcm, volume, work.ready_at, last=chunk.last)
 
     def _request(
         self, segment: Segment, utterance: Utterance, conditioning: bytes | None, pause: float
@@ -471,17 +470,24 @@ class ContextRunner:
         if phrases is not None and kept:
             self._speech.spawn(phrases.put(request, tuple(kept)))
 
-    async def _push(self, pcm: Samples, volume: float = 1.0, ready_at: float | None = None) -> None:
-        """Convert and send, a slice at a time: an engine may hand over ten seconds at once."""
-        size = int(self._speech.info.native_rate * SLICE_S)
-        for at in range(0, len(pcm), size):
-            piece = pcm[at : at + size]
+    async def _push(
+        self, pcm: Samples, volume: float = 1.0, ready_at: float | None = None, *, last: bool = False
+    ) -> None:
+        """Convert and send, a slice at a time: an engine may hand over ten seconds at once.
+
+        A rest of less than half a slice goes with the slice before it. ``last``: nothing follows for now, and
+        what is held leaves, also where there is nothing to add.
+        """
+        size, at, end = int(self._speech.info.native_rate * SLICE_S), 0, -1
+        while end < len(pcm):
+            end = len(pcm) if len(pcm) - at < 1.5 * size else at + size
+            piece, at = pcm[at:end], end
             if self._unbroken + len(piece) > size:
                 self._unbroken = 0
                 await asyncio.sleep(0)
             if volume != 1.0:
                 piece = np.tanh(piece * np.float32(volume))
-            blocks = self._stage.push(piece, lead=self.playback.lead())
+            blocks = self._stage.push(piece, lead=self.playback.lead(), last=last and end == len(pcm))
             await self._emit(blocks, ready_at=ready_at)
             self._unbroken += len(piece)
 
@@ -501,9 +507,7 @@ class ContextRunner:
         if utterance.text and pause <= SENTENCE_GAP_S and self.playback.lead() >= HOLDS_S:
             return quiet
         if pause:
-            await self._push(quiet)
-            if not utterance.text:
-                await self._emit(self._stage.flush())
+            await self._push(quiet, last=not utterance.text)
         return quiet[:0]
 
     def _quiet(self, seconds: float) -> Samples:

@@ -128,14 +128,16 @@ class WordAligner:
             # A token that the voice does not speak ("-") sits at the end of the one before it.
             start = self._clock if token.start < 0 else max(self._clock, token.start)
             self._clock = max(start, token.end)
-            known.append(self._word(token, start, self._clock))
+            word = self._word(token, start, self._clock)
+            known.append(word)
             if self._known == self._told:
-                told.append(self._tell(token, start, self._clock))
+                told.append(self._tell(token, word, start, self._clock))
             self._known += 1
         if not last:
             for token in self._begun(samples):
-                known.append(self._word(token, token.start, token.end))
-                told.append(self._tell(token, token.start, token.end))
+                word = self._word(token, token.start, token.end)
+                known.append(word)
+                told.append(self._tell(token, word, token.start, token.end))
         self._given = samples
         return Timings(tuple(told), tuple(known))
 
@@ -243,10 +245,15 @@ class WordAligner:
 
     # What is told
 
-    def _tell(self, token: _Token, start: int, end: int) -> Word:
-        start = max(self._told_clock, start, self._given)
-        self._told_clock = max(start, end)
+    def _tell(self, token: _Token, word: Word, start: int, end: int) -> Word:
+        """``word``, which is known from ``start`` to ``end``, as the client is told of it."""
         self._told += 1
+        floor = max(self._told_clock, self._given)
+        if floor <= start <= end:
+            self._told_clock = end
+            return word
+        start = max(floor, start)
+        self._told_clock = max(start, end)
         return self._word(token, start, self._told_clock)
 
     def _word(self, token: _Token, start: int, end: int) -> Word:

@@ -7,13 +7,13 @@ the key.
 
 from __future__ import annotations
 
-import base64
 import uuid
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from pybase64 import b64encode_as_string
 
 from gateway.encoding import Encoder, open_encoder
 from gateway.fault import UNREADABLE, bad_request, reading, strings
@@ -208,7 +208,7 @@ class Wording:
 
     def chunk(self, data: bytes, step_ms: float) -> str:
         """A ``chunk``."""
-        audio = base64.b64encode(data).decode("ascii")
+        audio = b64encode_as_string(data)
         return (
             f'{{"type":"chunk","data":"{audio}","done":false,"status_code":206,'
             f'"step_time":{step_ms:.3f},"context_id":{self._id}}}'

@@ -7,13 +7,13 @@ modules beside this one.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import msgspec
 from aiohttp import hdrs, web
+from pybase64 import b64encode_as_string
 
 from gateway.body import read_body
 from gateway.encoding import Encoder, encode
@@ -173,7 +173,7 @@ async def timed(request: web.Request) -> web.StreamResponse:
                 durations += found.durations
     alignment = wire.timestamps(Slice(tuple(chars), tuple(starts), tuple(durations)))
     body = {
-        "audio_base64": base64.b64encode(audio).decode("ascii"),
+        "audio_base64": b64encode_as_string(audio),
         "alignment": alignment,
         "normalized_alignment": alignment,
     }
@@ -187,7 +187,7 @@ async def timed_stream(request: web.Request) -> web.StreamResponse:
         async for data, found in speech.audio():
             alignment = wire.timestamps(found)
             line = {
-                "audio_base64": base64.b64encode(data).decode("ascii"),
+                "audio_base64": b64encode_as_string(data),
                 "alignment": alignment,
                 "normalized_alignment": alignment,
             }

@@ -90,8 +90,8 @@ class CharacterClock:
         else:
             chars, starts = self._chars[:count], self._starts[:count]
             del self._chars[:count], self._starts[:count]
-            if starts[0] < start:
-                starts = [max(at, start) for at in starts]
+            late = bisect_left(starts, start)
+            starts[:late] = [start] * late
         durations = [after - at for at, after in zip(starts, [*starts[1:], end], strict=True)]
         if not self._absolute:
             starts = [at - start for at in starts]

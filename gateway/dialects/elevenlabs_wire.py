@@ -6,13 +6,13 @@ and format belong to the connection; a context has a text and perhaps voice sett
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from pybase64 import b64encode_as_string
 
 from gateway.fault import UNREADABLE, bad_request, reading, strings
 from sessions.context import ContextOptions
@@ -336,7 +336,7 @@ class Wording:
 
     def chunk(self, data: bytes, alignment: Slice | None) -> str:
         """Audio with its characters; characters alone where there is no audio left for them."""
-        audio = f'"{base64.b64encode(data).decode("ascii")}"' if data else "null"
+        audio = f'"{b64encode_as_string(data)}"' if data else "null"
         chars = arrays(alignment)
         return (
             f'{{"audio":{audio},"isFinal":{self._running},"alignment":{chars},'

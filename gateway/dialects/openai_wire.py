@@ -6,11 +6,11 @@ Sources: the vendor's API reference for ``POST /v1/audio/speech`` and what its S
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from pybase64 import b64encode_as_string
 
 from gateway.fault import UNREADABLE, bad_request, reading
 from sessions.events import AudioFormat, Encoding
@@ -109,7 +109,7 @@ def stand_in(name: str, voices: Sequence[VoiceInfo], default: str) -> str | None
 
 def delta(data: bytes) -> str:
     """A ``speech.audio.delta``."""
-    return f'{{"type":"speech.audio.delta","audio":"{base64.b64encode(data).decode("ascii")}"}}'
+    return f'{{"type":"speech.audio.delta","audio":"{b64encode_as_string(data)}"}}'
 
 
 def done(characters: int, seconds: float) -> str:

@@ -23,15 +23,12 @@ _LOWEST = np.float32(-1.0)
 
 def float_to_int16(x: NDArray[np.float32]) -> NDArray[np.int16]:
     """Round float32 samples of any shape to int16, ties to even; clipped; not-a-number becomes silence."""
-    # Resampled square waves overshoot full scale, and the cast alone would wrap them round.
-    y = np.minimum(x, _HIGHEST, dtype=np.float32)
-    np.maximum(y, _LOWEST, out=y)
-    np.multiply(y, _FULL_SCALE, out=y)
-    np.rint(y, out=y)
-    # min() is NaN if any element is: one pass, and no array of flags.
-    if y.size and np.isnan(y.min()):
-        np.nan_to_num(y, copy=False, nan=0.0)
-    return y.astype(np.int16)
+    # Resampled square waves overshoot full scale, and the cast alone would wrap them round. Most audio does
+    # not: two passes that only read. Either is NaN if any element is, and then no comparison holds.
+    if x.size and not (x.min() >= _LOWEST and x.max() <= _HIGHEST):
+        x = np.nan_to_num(np.clip(x, _LOWEST, _HIGHEST), copy=False, nan=0.0)
+    y = np.multiply(x, _FULL_SCALE, dtype=np.float32)
+    return np.rint(y, out=y).astype(np.int16)
 
 
 def int16_to_float(x: NDArray[np.int16]) -> NDArray[np.float32]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sessions.events import AudioFormat, Encoding
 from sessions.output import AHEAD_SHARE, LONGEST_MS, RAMP_MS, OutputStage
 from telephony.dsp.mark import Marker, Stream
-from telephony.dsp.pcm import decode
+from telephony.dsp.pcm import decode, encode
 from tests.tone import RATE, ToneEngine
 
 
@@ -53,6 +53,55 @@ def test_a_block_is_no_longer_than_it_may_be(longest: float, expected: int) -> N
     stage = OutputStage(RATE, AudioFormat(Encoding.MULAW, 8000), longest_ms=longest)
     blocks = stage.push(ToneEngine.tone(10 * RATE), lead=20.0)
     assert {n // 8 for _, n in blocks[len(RAMP_MS) : -1]} | {max(n // 8 for _, n in blocks)} == {expected}
+
+
+@pytest.mark.parametrize(
+    ("ms", "lead", "expected"),
+    [
+        (980, 2.0, [980]),  # the rest of 80 ms is no message of its own
+        (1280, 3.0, [1000, 280]),
+        (130, 0.13, [130]),
+        (130, 0.12, [100, 30]),  # a listener who has less might run dry meanwhile
+        (80, 2.0, [80]),
+        (100, 2.0, [100]),
+        (0, 2.0, []),
+    ],
+)
+def test_the_last_piece_takes_the_rest_along(ms: int, lead: float, expected: list[int]) -> None:
+    stage = OutputStage(RATE, AudioFormat(Encoding.PCM_S16LE, RATE))
+    stage.push(ToneEngine.tone(RATE * sum(RAMP_MS) // 1000))  # the short ones are behind us
+    blocks = stage.push(ToneEngine.tone(RATE * ms // 1000), lead=lead, last=True)
+    assert [n * 1000 // RATE for _, n in blocks] == expected
+    assert stage.flush() == []
+
+
+def test_the_first_blocks_are_short_also_in_a_last_piece() -> None:
+    stage = OutputStage(RATE, AudioFormat(Encoding.PCM_S16LE, RATE))
+    blocks = stage.push(ToneEngine.tone(RATE * 90 // 1000), lead=5.0, last=True)
+    assert [n * 1000 // RATE for _, n in blocks] == [20, 40, 30]
+
+
+@given(st.lists(st.tuples(st.integers(0, 60_000), st.booleans()), max_size=12), st.floats(0, 10))
+def test_a_last_piece_leaves_nothing_and_any_choice_gives_the_same_audio(
+    pieces: list[tuple[int, bool]], lead: float
+) -> None:
+    pcm = ToneEngine.tone(sum(n for n, _ in pieces))
+    stage = OutputStage(RATE, AudioFormat(Encoding.PCM_S16LE, RATE))
+    got, at = [], 0
+    for n, last in pieces:
+        blocks = stage.push(pcm[at : at + n], lead=lead, last=last)
+        at += n
+        got += blocks
+        had = lead
+        for _, samples in blocks[:-1]:
+            had += samples / RATE
+        if blocks:
+            assert blocks[-1][1] <= RATE * max(RAMP_MS[-1] / 1000, had)
+        if last:
+            assert sum(samples for _, samples in got) == at
+            assert stage.flush() == []
+    got += stage.finish()
+    assert b"".join(d for d, _ in got) == encode(pcm, "pcm_s16le")
 
 
 @given(st.lists(st.integers(1, 9000), max_size=20), st.floats(0, 100))

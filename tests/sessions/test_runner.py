@@ -19,8 +19,17 @@ from sessions.events import (
     Flushed,
     Words,
 )
+from sessions.output import LONGEST_MS
 from sessions.playback import PlaybackClock
-from sessions.runner import HOLDS_S, IDLE_RELEASE_S, SENTENCE_GAP_S, Conditioning, ContextRunner, Speech
+from sessions.runner import (
+    HOLDS_S,
+    IDLE_RELEASE_S,
+    SENTENCE_GAP_S,
+    SLICE_S,
+    Conditioning,
+    ContextRunner,
+    Speech,
+)
 from tests import virtual
 from tests.tone import RATE, ToneEngine
 from tts_core.engine import SpeechChunk, SpeechRequest
@@ -383,6 +392,30 @@ async def test_a_usual_pause_goes_with_the_speech_behind_it_and_nothing_else_wai
     await desk.end()
     assert desk.of(Audio)[before].samples > 8000 * SENTENCE_GAP_S  # the pause and more
     assert desk.audio_s == pytest.approx(desk.context.stats.audio_s + SENTENCE_GAP_S, abs=1e-3)
+
+
+@on_virtual
+async def test_a_segments_end_is_no_small_message_of_its_own() -> None:
+    desk = Desk(
+        engine=ToneEngine(work_s=0.0),
+        text=ContextOptions().with_mode(TextMode.SEGMENT).text,
+        format=AudioFormat(Encoding.PCM_S16LE, 24000),
+        run_ahead_s=4.0,
+    )
+    said = [f"Here is part {word} of a very long answer indeed." for word in ("one", "two", "three", "four")]
+    for text in said:
+        desk.runner.text(text)
+        desk.runner.flush()
+    desk.runner.end()
+    await desk.end()
+    longest = 24000 * LONGEST_MS // 1000
+    for n in range(2, len(said) + 1):  # the first begins with short ones
+        samples = [e.samples for e in desk.of(Audio) if e.segment == n]
+        assert max(samples) > 24000 * SLICE_S  # a slice and the pause before it
+        # No more of them than their lengths allow, give one.
+        assert len(samples) <= -(-sum(samples) // int(24000 * SLICE_S)) + (n == 2)
+        assert all(usual <= longest + 24000 // 10 for usual in samples)
+        assert samples[-1] > 24000 // 10
 
 
 @on_virtual
