@@ -274,7 +274,7 @@ class VoiceStore:
         The rule is S24: one tenant must not learn from the time to the first audio what another has said.
         """
         text = json.dumps([tenant, voice_id]).encode()
-        return hmac.new(self._salt_key, text, hashlib.sha256).hexdigest()
+        return hmac.digest(self._salt_key, text, "sha256").hex()
 
     async def renew(self, tenant: str, voice_id: str, ttl: float = LEASE_S) -> bool:
         """Extend the lease of a session's voice; False if it is gone. Raises StoreError."""

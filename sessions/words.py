@@ -172,11 +172,14 @@ class WordAligner:
     def _place(self, mark: WordMark) -> None:
         """Share a mark out over the groups it names, by their characters in it."""
         shares: list[tuple[_Group, int]] = []
-        for group in self._groups[bisect_right(self._ends, mark.text_start) :]:
+        for i in range(bisect_right(self._ends, mark.text_start), len(self._groups)):
+            group = self._groups[i]
             begin = max(mark.text_start, group.spoken[0][0])
-            if (share := min(mark.text_end, group.spoken[-1][1]) - begin) <= 0:
+            if (share := min(mark.text_end, self._ends[i]) - begin) <= 0:
                 break
             shares.append((group, share))
+            if mark.text_end <= self._ends[i]:
+                break
         whole, at, length = sum(share for _, share in shares), 0, mark.sample_end - mark.sample_start
         for group, share in shares:
             begin = mark.sample_start + length * at // whole
