@@ -19,6 +19,12 @@ RAMP_MS = (20, 40, 80, 100)
 """Block lengths: the first ones short so that audio starts soon, later ones long so that it costs little."""
 
 LONGEST_MS = 1000
+LONGEST_BYTES = 45_000
+"""Of a block that is longer than the usual one: in base64 and with its words a line of less than 64 KiB.
+
+Readers of lines take no longer ones: asyncio's limit is 64 KiB, that of aiohttp, with which pipecat reads
+ElevenLabs' timed answers, twice that.
+"""
 AHEAD_SHARE = 0.8
 """A block may be as long as this share of what the listener has, so that there are fewer messages.
 
@@ -111,7 +117,7 @@ class OutputStage:
         second = self._width * self._fmt.rate
         while (size := self._size(lead, there := len(held) - at)) <= there:
             if last and self._blocks >= len(RAMP_MS) and there - size < RAMP_MS[-1] / 1000 * second:
-                size = there if there <= lead * second else size
+                size = there if there <= min(lead * second, LONGEST_BYTES) else size
             out.append(self._counted(held[at : at + size]))
             at += size
             lead += size / second
@@ -124,7 +130,7 @@ class OutputStage:
         if self._blocks < len(RAMP_MS):
             return RAMP_MS[self._blocks] * self._fmt.rate // 1000 * self._width
         usual = RAMP_MS[-1]
-        most = min(self._longest_ms, lead * 1000 * AHEAD_SHARE, there / ms)
+        most = min(self._longest_ms, LONGEST_BYTES / ms, lead * 1000 * AHEAD_SHARE, there / ms)
         return usual * max(1, int(most) // usual) * self._fmt.rate // 1000 * self._width
 
     def _counted(self, block: bytes) -> tuple[bytes, int]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from base64 import b64encode
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessions.events import AudioFormat, Encoding
-from sessions.output import AHEAD_SHARE, LONGEST_MS, RAMP_MS, OutputStage
+from sessions.output import AHEAD_SHARE, LONGEST_BYTES, LONGEST_MS, RAMP_MS, OutputStage
 from telephony.dsp.mark import Marker, Stream
 from telephony.dsp.pcm import decode, encode
 from tests.tone import RATE, ToneEngine
@@ -39,7 +40,7 @@ def test_blocks_are_long_for_a_listener_who_has_audio() -> None:
 
 
 def test_a_block_is_as_long_as_a_share_of_what_the_listener_has() -> None:
-    stage = OutputStage(RATE, AudioFormat(Encoding.PCM_S16LE, RATE))
+    stage = OutputStage(RATE, AudioFormat(Encoding.MULAW, RATE))
     blocks = [n * 1000 // RATE for _, n in stage.push(ToneEngine.tone(4 * RATE))]
     assert blocks[:4] == list(RAMP_MS)
     assert blocks == sorted(blocks[:-1]) + blocks[-1:]
@@ -48,7 +49,7 @@ def test_a_block_is_as_long_as_a_share_of_what_the_listener_has() -> None:
         assert blocks[i] <= max(100, AHEAD_SHARE * sum(blocks[:i]))
 
 
-@pytest.mark.parametrize(("longest", "expected"), [(250.0, 200), (60.0, 100), (100.0, 100), (9e9, 9700)])
+@pytest.mark.parametrize(("longest", "expected"), [(250.0, 200), (60.0, 100), (100.0, 100), (9e9, 5600)])
 def test_a_block_is_no_longer_than_it_may_be(longest: float, expected: int) -> None:
     stage = OutputStage(RATE, AudioFormat(Encoding.MULAW, 8000), longest_ms=longest)
     blocks = stage.push(ToneEngine.tone(10 * RATE), lead=20.0)
@@ -58,8 +59,9 @@ def test_a_block_is_no_longer_than_it_may_be(longest: float, expected: int) -> N
 @pytest.mark.parametrize(
     ("ms", "lead", "expected"),
     [
-        (980, 2.0, [980]),  # the rest of 80 ms is no message of its own
-        (1280, 3.0, [1000, 280]),
+        (880, 2.0, [880]),  # the rest of 80 ms is no message of its own
+        (980, 2.0, [900, 80]),  # but for a line that would be too long
+        (1280, 3.0, [900, 380]),
         (130, 0.13, [130]),
         (130, 0.12, [100, 30]),  # a listener who has less might run dry meanwhile
         (80, 2.0, [80]),
@@ -79,6 +81,18 @@ def test_the_first_blocks_are_short_also_in_a_last_piece() -> None:
     stage = OutputStage(RATE, AudioFormat(Encoding.PCM_S16LE, RATE))
     blocks = stage.push(ToneEngine.tone(RATE * 90 // 1000), lead=5.0, last=True)
     assert [n * 1000 // RATE for _, n in blocks] == [20, 40, 30]
+
+
+@pytest.mark.parametrize("encoding", list(Encoding))
+@pytest.mark.parametrize("rate", [8000, 24000, 44100, 48000])
+@pytest.mark.parametrize("last", [False, True])
+def test_a_block_in_base64_leaves_room_for_words_in_a_line_of_64_kib(
+    encoding: Encoding, rate: int, last: bool
+) -> None:
+    stage = OutputStage(RATE, AudioFormat(encoding, rate), longest_ms=9e9)
+    blocks = stage.push(ToneEngine.tone(9 * RATE + 2000), lead=99.0, last=last) + stage.finish()
+    assert max(len(b64encode(data)) for data, _ in blocks) <= 60_000
+    assert max(len(data) for data, _ in blocks) > LONGEST_BYTES // 2  # and are no shorter than that asks
 
 
 @given(st.lists(st.tuples(st.integers(0, 60_000), st.booleans()), max_size=12), st.floats(0, 10))

@@ -51,6 +51,19 @@ def test_raw_bytes_are_the_audio_and_nothing_else_r17_r31(tmp_path: Path, encodi
 
 
 @on_gateway()
+async def test_a_line_of_a_long_stream_is_short_enough_for_readers_of_lines(gateway: Running) -> None:
+    fmt = {"container": "raw", "encoding": "pcm_f32le", "sample_rate": 48000}
+    text = "Here are ten words of a long answer to you. " * 12
+    async with (
+        aiohttp.ClientSession(headers=KEY) as http,
+        http.post(gateway.url + "/tts/sse", json=body(transcript=text, output_format=fmt)) as response,
+    ):
+        assert response.status == 200
+        longest = max(len(line) for line in (await response.read()).splitlines())
+    assert 32 * 1024 < longest < 64 * 1024
+
+
+@on_gateway()
 async def test_wav_has_one_header_and_no_chunk_behind_r31(gateway: Running) -> None:
     fmt = {"container": "wav", "encoding": "pcm_s16le", "sample_rate": 22050}
     async with aiohttp.ClientSession(headers=KEY) as http:

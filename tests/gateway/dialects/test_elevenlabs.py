@@ -118,6 +118,18 @@ async def test_all_times_at_once_are_absolute_and_join_to_the_text_r25(gateway: 
 
 
 @on_gateway()
+async def test_a_line_of_a_long_stream_is_short_enough_for_readers_of_lines(gateway: Running) -> None:
+    text = "Here are ten words of a long answer to you. " * 12
+    for rate in (24000, 48000):
+        status, _, data = await post(
+            gateway, SPEECH + "/stream/with-timestamps", {"text": text}, output_format=f"pcm_{rate}"
+        )
+        assert status == 200
+        longest = max(len(line) for line in data.splitlines())
+        assert 32 * 1024 < longest < 64 * 1024
+
+
+@on_gateway()
 async def test_a_stream_of_times_is_a_line_each_and_absolute(gateway: Running) -> None:
     status, _, data = await post(gateway, SPEECH + "/stream/with-timestamps")
     assert status == 200
