@@ -160,12 +160,12 @@ async def test_it_drops_the_turns_that_wait_too(gateway: Running) -> None:
 async def test_an_offset_within_the_turn_before_has_heard_nothing_of_this_one(gateway: Running) -> None:
     async with flux_client(gateway) as client:
         await client.say("One two three.")
-        await client.say("Four five.")
+        await client.say("Four five six.")
         await client.until("SpeechMetadata")
         await client.until("audio")
         await client.interrupt(WORD_MS)
         told = await client.until("SpeechInterrupted")
-        assert (told["text_spoken"], told["text_remaining"]) == ("", "Four five.")
+        assert (told["text_spoken"], told["text_remaining"]) == ("", "Four five six.")
 
 
 @on_gateway(run_ahead_s=0.3)

@@ -38,7 +38,7 @@ async def test_a_context_speaks_with_exact_frames_and_words_before_audio(gateway
     assert all(source[w["text_start"] : w["text_end"]] == w["text"] for w in turn.words)
     assert turn.words[-1]["end"] <= turn.seconds + 0.003
     assert [len(f.payload) // 48 for f in turn.frames[:4]] == [20, 40, 80, 100]  # milliseconds
-    assert max(len(f.payload) // 48 for f in turn.frames) == 800  # for who has more than that in hand
+    assert max(len(f.payload) // 48 for f in turn.frames) == 900  # for who has more than that in hand
     starts = [i for i, f in enumerate(turn.frames) if f.flags & Flags.SEGMENT]
     assert starts[0] == 0
     assert len(starts) == turn.end["stats"]["segments"] == 2
