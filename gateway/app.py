@@ -27,7 +27,7 @@ from gateway.loopwatch import LoopWatch
 from gateway.services import SERVICES, Services, services_of
 from gateway.settings import Settings
 from tts_core.engine import Engine
-from tts_core.errors import BadRequest, Draining, Forbidden, TextTooLong, VoxwireError
+from tts_core.errors import BadRequest, Draining, Forbidden, LegClosed, TextTooLong, VoxwireError
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Refusal:
 
 
 ROUTE = web.RequestKey("route", str)
-STARTED = web.RequestKey("started", bool)
+STARTED = web.RequestKey("started", web.StreamResponse)
 REFUSAL = web.RequestKey("refusal", Refusal)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -265,13 +265,15 @@ def _refuse(request: web.Request, services: Services, raised: Exception) -> web.
     error = _as_ours(raised)
     if not isinstance(raised, (VoxwireError, web.HTTPException)):
         _log.error("request failed", exc_info=raised, extra={"route": route_name(request)})
-    services.metrics.refused(error.code)
+    if not isinstance(error, LegClosed):  # who hangs up was not refused
+        services.metrics.refused(error.code)
     request[REFUSAL] = Refusal(error.code, error.field if isinstance(error, Forbidden) else None)
-    if request.get(STARTED):
-        # A response is under way: break it off, so that nobody takes it as whole.
+    under_way: web.StreamResponse | None = request.get(STARTED)
+    if under_way is not None:
+        # Break it off, so that nobody takes it as whole. It counts as what it was; our code says the rest.
         if request.transport is not None:
             request.transport.abort()
-        return web.Response(status=error.status)
+        return under_way
     return error_response(request, error)
 
 
@@ -293,7 +295,7 @@ ALLOWED_HEADERS = "Authorization, Content-Type, X-API-Key, xi-api-key, Cartesia-
 
 async def _headers(request: web.Request, response: web.StreamResponse) -> None:
     """Headers that every response has; runs when the first byte is about to leave."""
-    request[STARTED] = True
+    request[STARTED] = response
     headers = response.headers
     headers.setdefault("X-Content-Type-Options", "nosniff")
     headers.setdefault("Referrer-Policy", "no-referrer")
@@ -332,7 +334,7 @@ class AccessLogger(AbstractAccessLogger):
                 "route": route,
                 "status": response.status,
                 "ms": round(time * 1000, 1),
-                "bytes": response.body_length,
+                "bytes": response.body_length or None,  # not counted of one that was broken off
                 "request": request.get(REQUEST_ID, "-"),
                 "code": refusal.code if refusal is not None else None,
                 "reason": refusal.reason if refusal is not None else None,

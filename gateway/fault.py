@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tts_core.errors import BadRequest
+from tts_core.errors import BadRequest, VoxwireError
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 """What decoding may raise for any bytes or text."""
@@ -35,6 +35,13 @@ def bad_request(error: Exception) -> BadRequest:
     missing = _MISSING.search(words)
     parts = [found[1] for found in (path, missing) if found is not None and found[1]]
     return BadRequest(words[:300], field=".".join(parts) or None)
+
+
+def said(error: VoxwireError) -> str:
+    """The message, with the field at fault in front of it where it does not begin with that itself."""
+    if not error.field or error.message.startswith(f"{error.field} "):
+        return error.message
+    return f"{error.field}: {error.message}"
 
 
 def reading(decode: Callable[[str | bytes], T]) -> Callable[[str | bytes], T]:

@@ -84,7 +84,9 @@ class Socket:
         if self.ws.closed:
             raise LegClosed("the connection is closed")
         try:
-            if takes_at_once(self.request, len(data)):
+            # A character beyond ASCII takes up to four bytes.
+            size = len(data) if isinstance(data, bytes) or data.isascii() else 4 * len(data)
+            if takes_at_once(self.request, size):
                 await self._write(data)
             else:
                 async with asyncio.timeout(SEND_DEADLINE_S):

@@ -20,7 +20,7 @@ RAMP_MS = (20, 40, 80, 100)
 
 LONGEST_MS = 1000
 LONGEST_BYTES = 45_000
-"""Of a block that is longer than the usual one: in base64 and with its words a line of less than 64 KiB.
+"""Of a block that is longer than the usual one: in base64, with the words of usual text, less than 64 KiB.
 
 Readers of lines take no longer ones: asyncio's limit is 64 KiB, that of aiohttp, with which pipecat reads
 ElevenLabs' timed answers, twice that.
@@ -56,7 +56,7 @@ class OutputStage:
         native_rate: rate of what goes in, in Hz.
         fmt: encoding and rate of what comes out.
         marks: makes the mark once there is audio; None for none.
-        longest_ms: of a block, however much the listener has.
+        longest_ms: of a block, however much the listener has; a last one may take a rest of 100 ms along.
     """
 
     def __init__(
@@ -117,7 +117,8 @@ class OutputStage:
         second = self._width * self._fmt.rate
         while (size := self._size(lead, there := len(held) - at)) <= there:
             if last and self._blocks >= len(RAMP_MS) and there - size < RAMP_MS[-1] / 1000 * second:
-                size = there if there <= min(lead * second, LONGEST_BYTES) else size
+                longest = second * min(lead, (self._longest_ms + RAMP_MS[-1]) / 1000)
+                size = there if there <= min(longest, LONGEST_BYTES) else size
             out.append(self._counted(held[at : at + size]))
             at += size
             lead += size / second

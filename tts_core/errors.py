@@ -160,9 +160,10 @@ class PeerViolation(LegError):
 
 
 class LegClosed(LegError):
-    """The listener hung up."""
+    """The listener hung up; over HTTP nobody reads the status, which is what nginx logs for it."""
 
     code = "leg_closed"
+    status = 499
 
 
 class SettingsError(VoxwireError):

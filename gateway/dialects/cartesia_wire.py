@@ -16,7 +16,7 @@ from msgspec import Struct
 from pybase64 import b64encode_as_string
 
 from gateway.encoding import Encoder, open_encoder
-from gateway.fault import UNREADABLE, bad_request, reading, strings
+from gateway.fault import UNREADABLE, bad_request, reading, said, strings
 from sessions.context import ContextOptions
 from sessions.events import AudioFormat, Encoding, Word
 from tts_core.errors import BadRequest, UnsupportedFormat, VoxwireError
@@ -248,7 +248,7 @@ class Wording:
 
 def error_fields(error: VoxwireError, request_id: str = "") -> dict[str, Any]:
     """The union of both error shapes: ``{error, status_code}`` and ``{title, message, error_code, ...}``."""
-    message = f"{error.field}: {error.message}" if error.field else error.message
+    message = said(error)
     fields: dict[str, Any] = {
         "error": message,
         "status_code": error.status,

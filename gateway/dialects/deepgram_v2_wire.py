@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gateway.fault import reading
+from gateway.fault import reading, said
 from sessions.events import Heard
 from tts_core.engine import EngineInfo
 from tts_core.errors import BadRequest, TextTooLong, VoxwireError
@@ -300,7 +300,7 @@ def failure(error: VoxwireError) -> str:
         code = "DATA-0000"
     elif isinstance(error, BadRequest):
         code = "MESSAGE-0000"
-    return _json(type="Error", code=code, description=v1.said(error), reason=error.code)
+    return _json(type="Error", code=code, description=said(error), reason=error.code)
 
 
 def error_fields(error: VoxwireError, request_id: str) -> dict[str, Any]:

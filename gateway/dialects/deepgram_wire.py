@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gateway.fault import UNREADABLE, bad_request, reading
+from gateway.fault import UNREADABLE, bad_request, reading, said
 from sessions.events import AudioFormat, Encoding
 from tts_core.engine import EngineInfo
 from tts_core.errors import BadRequest, UnknownVoice, UnsupportedFormat, VoxwireError
@@ -216,8 +216,3 @@ def failure(error: VoxwireError, request_id: str) -> str:
 def error_fields(error: VoxwireError, request_id: str) -> dict[str, Any]:
     """An HTTP error."""
     return {"err_code": error.code.upper(), "err_msg": said(error), "request_id": request_id}
-
-
-def said(error: VoxwireError) -> str:
-    """What an error says, with the field at fault."""
-    return f"{error.field}: {error.message}" if error.field else error.message

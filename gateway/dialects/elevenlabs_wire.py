@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from pybase64 import b64encode_as_string
 
-from gateway.fault import UNREADABLE, bad_request, reading, strings
+from gateway.fault import UNREADABLE, bad_request, reading, said, strings
 from sessions.context import ContextOptions
 from sessions.events import AudioFormat, Encoding
 from tts_core.errors import (
@@ -359,12 +359,7 @@ class Wording:
 
 def error_fields(error: VoxwireError) -> dict[str, Any]:
     """``{message, error, code}``; the code is that of the close which may follow."""
-    return {"message": sentence(error), "error": status_of(error), "code": close_code(error)}
-
-
-def sentence(error: VoxwireError) -> str:
-    """The message, with the field at fault."""
-    return f"{error.field}: {error.message}" if error.field else error.message
+    return {"message": said(error), "error": status_of(error), "code": close_code(error)}
 
 
 def status_of(error: VoxwireError) -> str:
@@ -387,4 +382,4 @@ def close_code(error: VoxwireError) -> int:
 
 def detail(error: VoxwireError) -> dict[str, Any]:
     """An error over HTTP."""
-    return {"detail": {"status": status_of(error), "message": sentence(error)}}
+    return {"detail": {"status": status_of(error), "message": said(error)}}

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from gateway.fault import UNREADABLE, bad_request, reading
+from gateway.fault import UNREADABLE, bad_request, reading, said
 from sessions.events import AudioFormat, Encoding
 from tts_core.errors import BadRequest, UnsupportedFormat, VoxwireError
 
@@ -123,5 +123,5 @@ def failure(error: VoxwireError) -> str:
 
 def error_fields(error: VoxwireError) -> dict[str, str]:
     """``{error, code}``."""
-    message = f"{error.field}: {error.message}" if error.field else error.message
+    message = said(error)
     return {"error": message, "code": error.code}

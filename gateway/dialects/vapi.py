@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.body import read_body
-from gateway.fault import UNREADABLE, bad_request, reading
+from gateway.fault import UNREADABLE, bad_request, reading, said
 from gateway.ident import request_id
 from gateway.security import authenticate
 from gateway.services import Services, services_of
@@ -79,7 +79,7 @@ def routes(services: Services) -> list[web.RouteDef]:
 
 def error_response(request: web.Request, error: VoxwireError) -> web.Response:
     """An error in words that the platform's log shows."""
-    message = f"{error.field}: {error.message}" if error.field else error.message
+    message = said(error)
     fields = {"error": message, "code": error.code, "requestId": request_id(request)}
     return web.json_response(fields, status=error.status)
 

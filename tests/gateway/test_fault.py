@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.fault import UNREADABLE, bad_request, reading, strings
+from gateway.fault import UNREADABLE, bad_request, reading, said, strings
+from tts_core.errors import BadRequest
 
 
 class Inner(msgspec.Struct):
@@ -85,3 +86,17 @@ def test_nothing_else_is_raised_for_any_message(raw: str | bytes) -> None:
     except UNREADABLE as error:
         assert bad_request(error).status == 400
     assert len(strings(raw, "id", "type")) == 2
+
+
+@pytest.mark.parametrize(
+    ("message", "field", "words"),
+    [
+        ("must be a number", "speed", "speed: must be a number"),
+        ("speed must be a number", "speed", "speed must be a number"),
+        ("speedy voices are none", "speed", "speed: speedy voices are none"),
+        ("send less", None, "send less"),
+        ("send less", "", "send less"),
+    ],
+)
+def test_the_field_is_named_once(message: str, field: str | None, words: str) -> None:
+    assert said(BadRequest(message, field=field)) == words

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+import logging
 import wave
 from pathlib import Path
 from typing import Any
@@ -266,6 +267,37 @@ async def test_generation_ends_with_the_request(gateway: Running) -> None:
     spoken = len(gateway.engine.requests)
     await asyncio.sleep(5)
     assert len(gateway.engine.requests) == spoken
+
+
+@pytest.mark.parametrize("failure", [None, EngineCrashed("the voice failed")])
+def test_a_download_broken_off_counts_as_what_it_was(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: EngineCrashed | None
+) -> None:
+    @on_gateway()
+    async def main(gateway: Running) -> None:
+        gateway.engine.fail, gateway.engine.fail_after_chunks = failure, 2
+        with caplog.at_level(logging.INFO, "gateway.access"):
+            async with (
+                aiohttp.ClientSession(headers=KEY) as http,
+                http.post(gateway.url + "/v1/audio/speech", json=body(input="word " * 4000)) as response,
+            ):
+                await response.content.readexactly(1000)
+                if failure is None:
+                    response.close()  # the listener hangs up
+                else:
+                    with pytest.raises(aiohttp.ClientError):
+                        await response.read()
+            await asyncio.sleep(1)
+        (line,) = (record.__dict__ for record in caplog.records if record.message == "request")
+        assert (line["status"], line["code"]) == (200, failure.code if failure else "leg_closed")
+        assert line["bytes"] is None  # not known; it was not 0
+        counted = gateway.services.metrics.text().decode()
+        assert 'route="/v1/audio/speech",status="200"} 1.0' in counted
+        assert 'status="5' not in counted
+        assert ('_refusals_total{reason="engine_crashed"}' in counted) is (failure is not None)
+        assert '{reason="leg_closed"}' not in counted
+
+    main(tmp_path)
 
 
 @on_gateway()
