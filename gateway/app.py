@@ -71,7 +71,7 @@ class Refusal:
 
 
 ROUTE = web.RequestKey("route", str)
-STARTED = web.RequestKey("started", web.StreamResponse)
+STARTED = web.RequestKey("started", int)
 REFUSAL = web.RequestKey("refusal", Refusal)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -268,12 +268,11 @@ def _refuse(request: web.Request, services: Services, raised: Exception) -> web.
     if not isinstance(error, LegClosed):  # who hangs up was not refused
         services.metrics.refused(error.code)
     request[REFUSAL] = Refusal(error.code, error.field if isinstance(error, Forbidden) else None)
-    under_way: web.StreamResponse | None = request.get(STARTED)
-    if under_way is not None:
+    if (status := request.get(STARTED)) is not None:
         # Break it off, so that nobody takes it as whole. It counts as what it was; our code says the rest.
         if request.transport is not None:
             request.transport.abort()
-        return under_way
+        return web.Response(status=status)
     return error_response(request, error)
 
 
@@ -295,7 +294,7 @@ ALLOWED_HEADERS = "Authorization, Content-Type, X-API-Key, xi-api-key, Cartesia-
 
 async def _headers(request: web.Request, response: web.StreamResponse) -> None:
     """Headers that every response has; runs when the first byte is about to leave."""
-    request[STARTED] = response
+    request[STARTED] = response.status  # not the response, which has the request
     headers = response.headers
     headers.setdefault("X-Content-Type-Options", "nosniff")
     headers.setdefault("Referrer-Policy", "no-referrer")
