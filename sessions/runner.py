@@ -478,16 +478,18 @@ class ContextRunner:
         A rest of less than half a slice goes with the slice before it. ``last``: nothing follows for now, and
         what is held leaves, also where there is nothing to add.
         """
-        size, at, end = int(self._speech.info.native_rate * SLICE_S), 0, -1
-        while end < len(pcm):
-            end = len(pcm) if len(pcm) - at < 1.5 * size else at + size
-            piece, at = pcm[at:end], end
+        size = int(self._speech.info.native_rate * SLICE_S)
+        left = True
+        while left:
+            here = len(pcm) if len(pcm) < 1.5 * size else size
+            piece, pcm = pcm[:here], pcm[here:]
+            left = len(pcm) > 0
             if self._unbroken + len(piece) > size:
                 self._unbroken = 0
                 await asyncio.sleep(0)
             if volume != 1.0:
                 piece = np.tanh(piece * np.float32(volume))
-            blocks = self._stage.push(piece, lead=self.playback.lead(), last=last and end == len(pcm))
+            blocks = self._stage.push(piece, lead=self.playback.lead(), last=last and not left)
             await self._emit(blocks, ready_at=ready_at)
             self._unbroken += len(piece)
 

@@ -123,5 +123,4 @@ def failure(error: VoxwireError) -> str:
 
 def error_fields(error: VoxwireError) -> dict[str, str]:
     """``{error, code}``."""
-    message = said(error)
-    return {"error": message, "code": error.code}
+    return {"error": said(error), "code": error.code}

@@ -79,8 +79,7 @@ def routes(services: Services) -> list[web.RouteDef]:
 
 def error_response(request: web.Request, error: VoxwireError) -> web.Response:
     """An error in words that the platform's log shows."""
-    message = said(error)
-    fields = {"error": message, "code": error.code, "requestId": request_id(request)}
+    fields = {"error": said(error), "code": error.code, "requestId": request_id(request)}
     return web.json_response(fields, status=error.status)
 
 
