@@ -11,14 +11,16 @@ import asyncio
 import logging
 import re
 import secrets
+import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from socket import SO_LINGER, SOL_SOCKET
 from typing import Any
 
-from aiohttp import WSCloseCode, hdrs, web
+from aiohttp import HttpVersion11, WSCloseCode, hdrs, web
 from aiohttp.abc import AbstractAccessLogger
 
 from gateway import access, health, logs, startup
@@ -271,9 +273,19 @@ def _refuse(request: web.Request, services: Services, raised: Exception) -> web.
     if (status := request.get(STARTED)) is not None:
         # Break it off, so that nobody takes it as whole. It counts as what it was; our code says the rest.
         if request.transport is not None:
+            if request.version < HttpVersion11:
+                # Its body ends with the connection: only a reset tells a part from the whole.
+                _reset(request.transport)
             request.transport.abort()
         return web.Response(status=status)
     return error_response(request, error)
+
+
+def _reset(transport: asyncio.Transport) -> None:
+    """Let what is unsent go, and have the closing of this connection say so (RST; ``SO_LINGER`` of 0 s)."""
+    peer = transport.get_extra_info("socket")
+    if peer is not None:
+        peer.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
 
 
 @web.middleware
@@ -354,6 +366,8 @@ class _Protocol(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
+        if isinstance(exc, ConnectionError):  # gone before a word of ours, as while it waits to send its body
+            raise exc
         kind = type(exc).__name__ if exc is not None else None
         _log.info("request could not be parsed", extra={"status": status, "reason": kind})
         error = BadRequest("this is not a proper HTTP request") if status < 500 else VoxwireError()

@@ -161,8 +161,8 @@ async def accept(
 ) -> AsyncIterator[Socket]:
     """Upgrade an *already authenticated* request and hold the socket's place for the block.
 
-    Raises Draining, Busy, or BadRequest for what is no upgrade, before the upgrade. On leaving, the socket is
-    closed and forgotten, whatever happened inside.
+    Raises Draining, Busy, or BadRequest for what is no upgrade, before the upgrade; LegClosed where the
+    client has gone by then. On leaving, the socket is closed and forgotten, whatever happened inside.
     """
     services.refuse_if_draining()
     settings = services.settings
@@ -184,7 +184,10 @@ async def accept(
     sessions.inc()
     try:
         with logs.bound(dialect=dialect):
-            await ws.prepare(request)
+            try:
+                await ws.prepare(request)
+            except ConnectionError:
+                raise LegClosed("the client went before the upgrade") from None
             yield socket
     finally:
         services.sockets.discard(socket)

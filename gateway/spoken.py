@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 HTTP_RUN_AHEAD_S = 3600.0
 """A download is taken as fast as the client reads it; its socket is what holds us back."""
 
+PIECE = 64 * 1024
+"""Bytes of a body that is there which are written at once, and so by SEND_DEADLINE_S."""
+
 QUEUE = 16
 """Events between a runner and an HTTP response."""
 
@@ -133,4 +136,12 @@ async def write(request: web.Request, response: web.StreamResponse, data: bytes 
         raise LegClosed("the connection is closed") from None
 
 
-__all__ = ["base_options", "encoded", "spoken", "write"]
+async def write_whole(request: web.Request, response: web.StreamResponse, body: bytes) -> None:
+    """Write a body that is there, by pieces, each with its own deadline; raises LegClosed as above."""
+    response.content_length = len(body)
+    for at in range(0, len(body), PIECE):
+        await write(request, response, body[at : at + PIECE])
+    await write(request, response, None)
+
+
+__all__ = ["base_options", "encoded", "spoken", "write", "write_whole"]

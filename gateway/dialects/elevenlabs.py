@@ -20,7 +20,7 @@ from gateway.encoding import Encoder, encode
 from gateway.ident import request_id
 from gateway.security import authenticate
 from gateway.services import Services, services_of
-from gateway.spoken import base_options, spoken, write
+from gateway.spoken import base_options, spoken, write, write_whole
 from sessions.context import ContextOptions
 from sessions.events import Audio, Done, Event, Failed, Words
 from tts_core.errors import BadRequest, TextTooLong, VoxwireError
@@ -177,7 +177,9 @@ async def timed(request: web.Request) -> web.StreamResponse:
         "alignment": alignment,
         "normalized_alignment": alignment,
     }
-    return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+    response = _response(request, "application/json")
+    await write_whole(request, response, msgspec.json.encode(body))
+    return response
 
 
 async def timed_stream(request: web.Request) -> web.StreamResponse:

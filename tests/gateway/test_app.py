@@ -5,6 +5,8 @@ import io
 import json
 import logging
 import re
+import socket
+import struct
 import time
 import zlib
 from collections.abc import Iterator
@@ -110,6 +112,39 @@ async def test_a_refusal_says_when_to_come_back(extra: Running) -> None:
         assert (response.status, response.headers["Retry-After"]) == (429, "1")
         assert (await response.json())["error"]["retry_after"] == 1.4
     assert 'voxwire_refusals_total{reason="busy"} 1.0' in extra.services.metrics.text().decode()
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+async def test_a_part_is_never_taken_for_the_whole(extra: Running, version: str) -> None:
+    """A body of HTTP/1.0 ends with its connection (RFC 9112, 6.3): one that is broken off ends by a reset."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", extra.port)
+    writer.write(f"GET /x/late HTTP/{version}\r\nHost: localhost\r\n\r\n".encode())
+    got = b""
+    try:
+        while piece := await asyncio.wait_for(reader.read(4096), 10):
+            got += piece
+        assert version == "1.1", "ended as if it were whole"
+        assert b"half" in got
+        assert b"\r\n0\r\n" not in got
+    except ConnectionResetError:
+        assert version == "1.0"
+    finally:
+        writer.close()
+
+
+async def test_who_hangs_up_before_an_answer_is_no_error(gateway: Running, log: io.StringIO) -> None:
+    head = (
+        b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 9\r\n"
+    )
+    for _ in range(20):
+        client = socket.create_connection(("127.0.0.1", gateway.port))
+        client.sendall(head + b"Authorization: Bearer any\r\n\r\n")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        await asyncio.sleep(0)
+    assert (await ask(gateway, "/v1/voices", bearer("any")))[0] == 200  # behind all of them
+    told = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert not [line for line in told if line["level"] == "error" or line.get("status") == 500]
 
 
 async def test_a_dialect_words_its_own_errors(extra: Running) -> None:

@@ -38,6 +38,10 @@ class Echo:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         principal = await authenticate(request)
+        while (
+            "late" in request.query and request.transport is not None and not request.transport.is_closing()
+        ):
+            await asyncio.sleep(0.001)
         async with accept(services_of(request), request, "native", principal) as socket:
             self.open.append(socket)
             try:
@@ -186,6 +190,20 @@ async def test_a_peer_that_does_not_read_is_cut(tmp_path: Path, monkeypatch: pyt
         assert await asyncio.wait_for(echo.ends.get(), 20) == "the client does not read"
         await nothing_held(echo)
         writer.close()
+
+
+async def test_a_client_that_goes_before_the_upgrade_is_no_failure(tmp_path: Path) -> None:
+    async with running(tmp_path) as echo:
+        _, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+        writer.write(UPGRADE.replace(b"/echo?", b"/echo?late&"))
+        await writer.drain()
+        writer.transport.abort()
+        async with asyncio.timeout(10):
+            while 'route="/echo"' not in (counted := echo.services.metrics.text().decode()):
+                await asyncio.sleep(0.001)
+        assert 'status="5' not in counted
+        assert "voxwire_refusals_total{" not in counted
+        await nothing_held(echo)
 
 
 UPGRADE = (
