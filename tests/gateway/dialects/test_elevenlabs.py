@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import io
 import json
+import re
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -115,6 +118,35 @@ async def test_all_times_at_once_are_absolute_and_join_to_the_text_r25(gateway: 
     assert all(end <= start + 0.001 for end, start in zip(ends, starts[1:], strict=False))
     assert starts[chars.index("T")] == pytest.approx(seconds - WORD_S, abs=0.1)
     assert ends[-1] == pytest.approx(seconds, abs=0.01)
+
+
+@pytest.mark.parametrize("path", ["/with-timestamps", "/stream/with-timestamps"])
+def test_a_client_that_does_not_read_is_cut(tmp_path: Path, path: str) -> None:
+    @on_gateway()
+    async def main(gateway: Running) -> None:
+        text = json.dumps({"text": "word " * (MAX_TIMED // 5)}).encode()
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", gateway.port))
+        client.sendall(
+            f"POST {SPEECH}{path}?output_format=pcm_48000 HTTP/1.1\r\nHost: localhost\r\n"
+            f"xi-api-key: any\r\nContent-Length: {len(text)}\r\n\r\n".encode()
+            + text
+        )
+        client.setblocking(False)
+        await asyncio.sleep(60)
+        assert gateway.idle
+        got = b""
+        with contextlib.suppress(ConnectionResetError):
+            while piece := await asyncio.get_running_loop().sock_recv(client, 1 << 20):
+                got += piece
+        head, _, body = got.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        length = re.search(rb"(?i)content-length: (\d+)", head)
+        assert len(body) < (int(length[1]) if length else MAX_TIMED // 5 * 0.2 * 48000 * 2)
+        client.close()
+
+    main(tmp_path)
 
 
 @on_gateway()
