@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp import WSCloseCode, WSMsgType, hdrs, web
 
 from gateway import logs
 from gateway.collector import strip
@@ -176,7 +176,7 @@ async def accept(
         protocols=protocols,
         max_msg_size=settings.max_message_bytes,
     )
-    if not ws.can_prepare(request):
+    if request.method != hdrs.METH_GET or not ws.can_prepare(request):  # a HEAD comes here, too
         raise BadRequest("a WebSocket is spoken here: connect to this address with ws:// or wss://")
     socket = Socket(services, request, ws, dialect, principal)
     services.sockets.add(socket)

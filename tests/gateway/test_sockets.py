@@ -168,6 +168,10 @@ async def test_a_request_that_is_no_upgrade_is_told_what_to_do(tmp_path: Path) -
         async with http.get(f"http://127.0.0.1:{echo.port}/echo?api_key=any") as response:
             assert response.status == 400
             assert "wss://" in (await response.json())["error"]["message"]
+        head = await asyncio.open_connection("127.0.0.1", echo.port)
+        head[1].write(UPGRADE.replace(b"GET", b"HEAD"))
+        assert (await asyncio.wait_for(head[0].readline(), 10)).startswith(b"HTTP/1.1 400 ")
+        head[1].close()
         assert not echo.services.sockets
 
 

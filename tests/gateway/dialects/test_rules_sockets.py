@@ -30,7 +30,7 @@ def keyed(door: SocketDoor, key: str) -> dict[str, str]:
 
 
 @on_doors(SOCKETS)
-async def test_after_a_cancel_there_is_no_audio_and_no_more_work_r1_r4(
+async def test_after_a_cancel_there_is_no_audio_and_no_more_work_r1_r4_trap_interruption(
     gateway: Running, door: SocketDoor
 ) -> None:
     async with door_client(gateway, door) as client:
@@ -54,7 +54,9 @@ async def test_after_a_cancel_there_is_no_audio_and_no_more_work_r1_r4(
 
 
 @on_doors(NAMED)
-async def test_contexts_do_not_mix_and_nothing_follows_an_end_r2(gateway: Running, door: SocketDoor) -> None:
+async def test_contexts_do_not_mix_and_nothing_follows_an_end_r2_trap_context(
+    gateway: Running, door: SocketDoor
+) -> None:
     texts = {"a": "One.", "b": "One two three.", "c": "One two three four five."}
     async with door_client(gateway, door) as client:
         for name, text in texts.items():
@@ -388,11 +390,13 @@ async def test_messages_stay_below_the_smallest_limit_of_a_client_trap_message_l
 
 
 @on_doors(SOCKETS)
-async def test_the_first_audio_is_sound_and_comes_in_a_small_piece_r17_trap_leading_silence(
+async def test_the_first_audio_is_sound_and_comes_in_a_small_piece_r17_trap_leading_silence_trap_ttfb(
     gateway: Running, door: SocketDoor
 ) -> None:
     async with door_client(gateway, door) as client:
+        began = virtual.clock()  # frameworks take the time from the first text to the first frame of audio
         audio = await client.speak("a", "One two three four five.")
+        assert next(at for at, told in client.told if told.kind == "audio") - began < 0.1
         pieces = [len(told.audio) for _, told in client.told if told.kind == "audio" and told.audio]
         assert 0.02 <= pieces[0] / 2 / RATE <= 0.04
         assert all(piece % 2 == 0 for piece in pieces)
