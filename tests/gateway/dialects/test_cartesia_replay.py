@@ -1,59 +1,47 @@
-"""What unmodified clients sent, line by line and at their own pace; see the captures beside this file."""
+"""What unmodified clients sent, line by line and at their own pace.
+
+The captures hold each message as JSON; it goes out in the bytes that the client writes
+(``tests.peers.captures``). What the recorded server said is passed over: here the gateway speaks.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests import virtual
-from tests.peers.cartesia import CartesiaClient, Turn, cartesia_client
+from tests.peers import captures
+from tests.peers.cartesia import CartesiaClient, Turn
 from tests.peers.gateway import Running, on_gateway
 
-CAPTURES = sorted((Path(__file__).parent / "captures").glob("*cartesia*.jsonl"))
+CAPTURES = captures.of("cartesia")
 TURN = "Hello there, this is the first delta. Your order number is 4215 and it ships on Thursday."
 
 
-async def _upgrade(
-    gateway: Running, line: dict[str, Any], stack: contextlib.AsyncExitStack
-) -> CartesiaClient:
-    headers = {name: value.replace("<masked>", "any") for name, value in line["headers"].items()}
-    deflate = "permessage-deflate" in headers.pop("Sec-WebSocket-Extensions", "")
-    query = "&".join(f"{name}={value}" for name, value in line["query"].items())
-    client = await stack.enter_async_context(
-        cartesia_client(
-            gateway, headers=headers, query="?" + query if query else "", compress=15 if deflate else 0
-        )
-    )
-    assert client.ws.compress == 0
-    return client
-
-
-async def replay(gateway: Running, lines: list[dict[str, Any]]) -> list[Turn]:
+async def replay(gateway: Running, capture: Path) -> list[Turn]:
     """All turns of a capture. A socket is closed when its turns have ended, or when the client closed it."""
     turns: list[Turn] = []
     client: CartesiaClient | None = None
+    lines = [line for line in captures.lines_of(capture) if line["dir"] in {"open", "c2s", "close"}]
     async with contextlib.AsyncExitStack() as stack:
         began = virtual.clock()
         for line in lines:
             if line["dir"] == "open":
-                client = await _upgrade(gateway, line, stack)
+                client = CartesiaClient(await stack.enter_async_context(captures.upgraded(gateway, line)))
                 began = virtual.clock() - line["t"]
                 continue
             assert client is not None
             reading = asyncio.ensure_future(_read(client))
             await asyncio.sleep(max(0.0, began + line["t"] - virtual.clock()))
-            if line["dir"] == "c2s":
-                reading.cancel()
-                await asyncio.gather(reading, return_exceptions=True)
-                await client.send(line["json"])
-                continue
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
+            if line["dir"] == "c2s":
+                client.transcript.sent(line["json"])
+                await client.ws.send_str(captures.written(capture, line))
+                continue
             sent = [row["json"] for row in lines if row["dir"] == "c2s" and row["conn"] == line["conn"]]
             over = {m["context_id"] for m in sent if m.get("cancel") or not m["continue"]}
             await client.ended(*over)
@@ -70,11 +58,9 @@ async def _read(client: CartesiaClient) -> None:
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=[path.stem for path in CAPTURES])
 def test_a_captured_client_is_served(tmp_path: Path, capture: Path) -> None:
-    lines = [json.loads(line) for line in capture.read_text().splitlines()]
-
-    @on_gateway(voice_aliases={"voiceA": "tone"})
+    @on_gateway(voice_aliases=captures.VOICES)
     async def main(gateway: Running) -> None:
-        turns = await replay(gateway, lines)
+        turns = await replay(gateway, capture)
         await asyncio.sleep(0.1)
         assert gateway.idle
         timed = capture.name != "cartesia-sdk_3deltas.jsonl" and "sdk_interrupt" not in capture.name
@@ -95,7 +81,3 @@ def test_a_captured_client_is_served(tmp_path: Path, capture: Path) -> None:
         assert gateway.engine.spoken[-1] == "Second answer."
 
     main(tmp_path)
-
-
-def test_the_captures_are_there() -> None:
-    assert len(CAPTURES) == 9

@@ -1,26 +1,29 @@
-"""What unmodified clients of Deepgram's protocol sent, line by line and at their own pace."""
+"""What unmodified clients of Deepgram's protocol sent, line by line and at their own pace.
+
+The captures hold each message as JSON; it goes out in the bytes that the client writes
+(``tests.peers.captures``).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 
 from tests import virtual
-from tests.peers.deepgram import DeepgramClient, deepgram_client
+from tests.peers import captures
+from tests.peers.deepgram import DeepgramClient
 from tests.peers.gateway import Running, on_gateway
 
-CAPTURES = sorted((Path(__file__).parent / "captures").glob("*deepgram*.jsonl"))
+CAPTURES = captures.of("deepgram")
 
 
-async def replay(gateway: Running, lines: list[dict[str, Any]]) -> list[DeepgramClient]:
+async def replay(gateway: Running, capture: Path) -> list[DeepgramClient]:
     """Every connection of a capture, read until we close it."""
     clients: list[DeepgramClient] = []
+    lines = captures.lines_of(capture)
     async with contextlib.AsyncExitStack() as stack:
         began, reading = virtual.clock(), None
         for line in lines:
@@ -37,14 +40,13 @@ async def replay(gateway: Running, lines: list[dict[str, Any]]) -> list[Deepgram
                 continue
             await asyncio.sleep(max(0.0, began + line["t"] - virtual.clock()))
             if line["dir"] == "open":
-                headers = {k: v.replace("<masked>", "any") for k, v in line["headers"].items()}
-                headers.pop("Sec-WebSocket-Extensions", None)
-                query = "?" + urlencode({**line["query"], "model": "tone"})
-                client = await stack.enter_async_context(deepgram_client(gateway, query, headers=headers))
+                client = DeepgramClient(await stack.enter_async_context(captures.upgraded(gateway, line)))
+                assert await client.next() == "Metadata"
+                assert client.order[0][1]["model_name"] == line["query"]["model"]
                 clients.append(client)
                 reading = asyncio.ensure_future(client.until("close"))
                 continue
-            await clients[-1].ws.send_str(json.dumps(line["json"]))
+            await clients[-1].ws.send_str(captures.written(capture, line))
             if line["json"]["type"] == "Close":
                 assert reading is not None
                 assert await reading == 1000
@@ -52,18 +54,19 @@ async def replay(gateway: Running, lines: list[dict[str, Any]]) -> list[Deepgram
     return clients
 
 
-@pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("capture", CAPTURES, ids=[path.stem for path in CAPTURES])
 def test_a_capture_gets_its_answers_in_order(tmp_path: Path, capture: Path) -> None:
-    lines = [json.loads(line) for line in capture.read_text().splitlines()]
+    lines = captures.lines_of(capture)
 
-    @on_gateway()
+    @on_gateway(voice_aliases=captures.VOICES)
     async def main(gateway: Running) -> None:
-        clients = await replay(gateway, lines)
+        clients = await replay(gateway, capture)
         assert len(clients) == sum(line["dir"] == "open" for line in lines)
         kinds = [kind for client in clients for kind in client.kinds]
         assert not {"Warning", "Error"} & set(kinds)
         sent = [line["json"]["type"] for line in lines if line["dir"] == "c2s"]
         assert kinds.count("Cleared") == sent.count("Clear")
+        assert {request.voice for request in gateway.engine.requests} == {"tone"}
         spoken = " ".join(request.text for request in gateway.engine.requests)
         if "interrupt" in capture.stem or "clear" in capture.stem:
             assert "Second answer." in spoken
@@ -74,7 +77,3 @@ def test_a_capture_gets_its_answers_in_order(tmp_path: Path, capture: Path) -> N
         assert gateway.idle
 
     main(tmp_path)
-
-
-def test_there_are_captures() -> None:
-    assert len(CAPTURES) >= 8
