@@ -72,6 +72,23 @@ def session(line: Line) -> aiohttp.ClientSession:
 
 
 @contextlib.asynccontextmanager
+async def requested(
+    gateway: Running, path: Path, opened: Line, body: Line
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """The answer to a request over HTTP: its ``open`` line and its body."""
+    async with (
+        session(opened) as http,
+        http.request(
+            opened["method"],
+            gateway.url + opened["path"],
+            params=opened["query"],
+            data=written(path, body).encode(),
+        ) as response,
+    ):
+        yield response
+
+
+@contextlib.asynccontextmanager
 async def upgraded(gateway: Running, line: Line) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
     """The socket of an ``open`` line; compression is offered where the client did so, and always declined."""
     opened = {**line, "headers": dict(line["headers"])}

@@ -91,15 +91,7 @@ def test_a_captured_request_over_http_is_served(tmp_path: Path, capture: Path) -
 
     @on_gateway(voice_aliases=captures.VOICES)
     async def main(gateway: Running) -> None:
-        async with (
-            captures.session(opened) as http,
-            http.request(
-                opened["method"],
-                gateway.url + opened["path"],
-                params=opened["query"],
-                data=captures.written(capture, body).encode(),
-            ) as response,
-        ):
+        async with captures.requested(gateway, capture, opened, body) as response:
             assert response.status == 200
             data = await response.read()
         spoken = sum(len(text.split()) for text in gateway.engine.spoken)

@@ -117,15 +117,7 @@ async def replay(gateway: Running, capture: Path) -> list[Heard]:
     for connection in connections(lines):
         opened, body = connection[:2]
         await asyncio.sleep(max(0.0, began + opened["t"] - virtual.clock()))
-        async with (
-            captures.session(opened) as http,
-            http.request(
-                opened["method"],
-                gateway.url + opened["path"],
-                params=opened["query"],
-                data=captures.written(capture, body).encode(),
-            ) as response,
-        ):
+        async with captures.requested(gateway, capture, opened, body) as response:
             heard = Heard(body["json"], response.status, response.headers["Content-Type"])
             answers.append(heard)
             await _read(response, heard, left_at(connection))
