@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from gateway.fault import UNREADABLE, bad_request, reading
+from gateway.fault import UNREADABLE, bad_request, reading, said
 from tts_core.engine import EngineInfo, VoiceInfo
 from tts_core.errors import BadRequest, TextTooLong, UnknownVoice, VoxwireError
 
@@ -311,7 +311,7 @@ def ours(raised: Exception) -> VoxwireError:
 
 def error(fault: VoxwireError) -> bytes:
     """An ``error``, in our words."""
-    return encode("error", {"text": fault.message, "code": fault.code})
+    return encode("error", {"text": said(fault), "code": fault.code})
 
 
 class Wording:

@@ -18,8 +18,8 @@ DEADLINE_S = 7200.0
 
 
 def packed(kind: str, payload: bytes = b"", **data: Any) -> bytes:
-    """An event as the protocol's package writes it."""
-    body = json.dumps(data, ensure_ascii=False).encode() if data else b""
+    """An event as the protocol's package writes it; half a surrogate pair, which it cannot, is escaped."""
+    body = json.dumps(data, ensure_ascii=False).encode(errors="backslashreplace") if data else b""
     head: dict[str, Any] = {"type": kind, "version": "1.10.2"}
     if body:
         head["data_length"] = len(body)

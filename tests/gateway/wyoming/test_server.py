@@ -123,8 +123,16 @@ async def test_there_is_room_for_so_many(gateway: Running) -> None:
     assert 'voxwire_socket_bytes_total{dialect="wyoming",direction="in"}' in metrics
 
 
+@on_gateway(wyoming=HERE)
+async def test_an_idle_connection_stays_open_for_an_hour_r10(gateway: Running) -> None:
+    async with wyoming(gateway) as client:
+        await asyncio.sleep(3700)
+        await client.send("ping")
+        assert (await client.next())[0] == "pong"
+
+
 @on_gateway(wyoming=HERE, socket_idle_s=600.0)
-async def test_an_idle_connection_ends_at_last_r10(gateway: Running) -> None:
+async def test_an_idle_connection_ends_at_last(gateway: Running) -> None:
     loop = asyncio.get_running_loop()
     async with wyoming(gateway) as client:
         began = loop.time()

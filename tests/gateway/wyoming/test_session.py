@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import virtual
+from tests.gateway.dialects.test_bad_input import HIDDEN, TEXTS
 from tests.peers.gateway import Running, on_gateway
 from tests.peers.wyoming_client import WyomingClient, packed, wyoming
 from tests.tone import ToneEngine
@@ -176,23 +177,27 @@ async def test_unknown_events_are_passed_over(gateway: Running) -> None:
 
 
 ENDED = [
-    ({"type": "synthesize", "text": 5}, "bad_request"),
-    ({"type": "synthesize"}, "bad_request"),
-    ({"type": "synthesize", "text": "One.", "voice": {"name": "nobody"}}, "unknown_voice"),
-    ({"type": "synthesize", "text": "One.", "voice": {"name": "tone", "speaker": "x"}}, "unknown_voice"),
-    ({"type": "synthesize", "text": "One.", "voice": {"language": "fr"}}, "unknown_voice"),
-    ({"type": "synthesize", "text": "One.", "voice": "tone"}, "bad_request"),
-    ({"type": "synthesize", "text": "One.", "text_format": "html"}, "bad_request"),
-    ({"type": "synthesize", "text": "x" * 200_000}, "text_too_long"),
-    ({"type": "synthesize-start", "voice": {"name": 7}}, "bad_request"),
-    ({"type": "synthesize-chunk", "text": "One."}, "bad_request"),
-    ({"type": "synthesize-stop"}, "bad_request"),
+    ({"type": "synthesize", "text": 5}, "bad_request", "text"),
+    ({"type": "synthesize"}, "bad_request", "text"),
+    ({"type": "synthesize", "text": "One.", "voice": {"name": "nobody"}}, "unknown_voice", "voice"),
+    (
+        {"type": "synthesize", "text": "One.", "voice": {"name": "tone", "speaker": "x"}},
+        "unknown_voice",
+        "voice",
+    ),
+    ({"type": "synthesize", "text": "One.", "voice": {"language": "fr"}}, "unknown_voice", "voice"),
+    ({"type": "synthesize", "text": "One.", "voice": "tone"}, "bad_request", "voice"),
+    ({"type": "synthesize", "text": "One.", "text_format": "html"}, "bad_request", "text_format"),
+    ({"type": "synthesize", "text": "x" * 200_000}, "text_too_long", "text"),
+    ({"type": "synthesize-start", "voice": {"name": 7}}, "bad_request", "voice.name"),
+    ({"type": "synthesize-chunk", "text": "One."}, "bad_request", "synthesize-start"),
+    ({"type": "synthesize-stop"}, "bad_request", "synthesize-start"),
 ]
 
 
-@pytest.mark.parametrize(("event", "code"), ENDED)
+@pytest.mark.parametrize(("event", "code", "names"), ENDED)
 def test_an_error_is_told_and_ends_the_connection(
-    event: dict[str, object], code: str, tmp_path: object
+    event: dict[str, object], code: str, names: str, tmp_path: object
 ) -> None:
     @on_gateway(wyoming=HERE)
     async def refused(gateway: Running) -> None:
@@ -200,7 +205,7 @@ def test_an_error_is_told_and_ends_the_connection(
             await client.send(str(event["type"]), **{k: v for k, v in event.items() if k != "type"})
             kind, data, _ = await client.next()
             assert (kind, data["code"]) == ("error", code)
-            assert data["text"]
+            assert names in data["text"]
             assert await client.ends() == b""
             await other.send("synthesize", text="One.")
             assert (await other.heard())[0] == WHOLE
@@ -208,6 +213,26 @@ def test_an_error_is_told_and_ends_the_connection(
         assert gateway.idle
 
     refused(tmp_path)  # type: ignore[arg-type]
+
+
+@on_gateway(wyoming=HERE)
+async def test_any_text_is_spoken_or_silence(gateway: Running) -> None:
+    async with wyoming(gateway) as other:
+        for at, text in enumerate(TEXTS):
+            async with wyoming(gateway) as client:
+                if at % 2:
+                    await stream(client, text)
+                    kinds, _ = await pieces(client)
+                    assert kinds == (PIECES if text.strip() else PIECES[-1:])  # blanks are no text
+                else:
+                    await client.send("synthesize", text=text)
+                    kinds, _, _ = await client.heard()
+                    assert kinds == WHOLE
+        await other.send("synthesize", text="One.")
+        assert (await other.heard())[0] == WHOLE
+    for said in gateway.engine.spoken:
+        assert not HIDDEN.search(said)
+    assert gateway.idle
 
 
 @on_gateway(wyoming=HERE)
