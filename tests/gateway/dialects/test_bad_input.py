@@ -132,6 +132,8 @@ async def test_what_is_no_message_is_refused_and_the_socket_lives(gateway: Runni
         hostile = [raw for raw in hostile if not isinstance(raw, str) or "type" not in raw]
     if door.name == "cartesia":
         hostile += ["{}", '{"transcript":"x"}', '{"context_id":"x"}']
+    if door.name == "native":
+        hostile += ['{"type":"text","text":"x"}', '{"type":"open"}', '{"type":"flush"}', '{"type":"cancel"}']
     async with beside(gateway, door):
         for at in range(0, len(hostile), 20 if not door.one_turn else 1):
             async with door_client(gateway, door) as client:
