@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 from telephony.dsp.level import rms_dbfs
 from telephony.dsp.pcm import decode
 from tests import envs
+from tests.peers.gateway import Running
 from tests.peers.process import GatewayProcess
 
 PEERS = Path(__file__).resolve().parent
@@ -33,6 +36,55 @@ def drive(gateway: GatewayProcess, env: str, script: str, *args: str) -> dict[st
     assert done.returncode == 0, done.stderr[-3000:]
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
+
+
+async def listen(
+    gateway: Running, env: str, script: str, *args: str, rest: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """As :func:`drive`, against a gateway of this process; ``audio`` is decoded, and no error may be told.
+
+    ``rest`` is called when the client has said "rest", before it goes on.
+    """
+    process = await asyncio.create_subprocess_exec(
+        str(await asyncio.to_thread(envs.ensure, env)),
+        "-P",
+        str(PEERS / script),
+        gateway.url,
+        *args,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        limit=64 << 20,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    errors = asyncio.ensure_future(process.stderr.read())
+    last = b"{}"
+    try:
+        async with asyncio.timeout(CLIENT_S):
+            while line := await process.stdout.readline():
+                if line == b"rest\n":
+                    rest()
+                    process.stdin.write(b"\n")
+                last = line
+            assert await process.wait() == 0, (await errors).decode()[-3000:]
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        await errors
+    result: dict[str, Any] = json.loads(last)
+    assert result.get("errors", []) == []
+    result["audio"] = base64.b64decode(result["audio"])
+    return result
+
+
+async def left(gateway: Running) -> None:
+    """Nothing is held once the client is gone."""
+    async with asyncio.timeout(5):
+        while not gateway.idle or gateway.services.sockets:
+            await asyncio.sleep(0.01)
 
 
 def audible(audio: str, encoding: str = "pcm_s16le", rate: int = 22050) -> float:

@@ -28,28 +28,6 @@ def check_times(words: list[list[Any]], seconds: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["sentence", "token"])
-def test_pipecat_speaks_a_turn_fact_2(gateway: GatewayProcess, mode: str) -> None:
-    result = drive(gateway, "pipecat", "pipecat_tts.py", "cartesia", mode)
-    assert result["errors"] == []
-    assert " ".join(word for word, _ in result["words"]) == SENTENCES
-    times = [pts for _, pts in result["words"]]
-    assert times == sorted(times)
-    seconds = audible(result["audio"])
-    assert 4.0 < seconds < 8.0
-    assert (times[-1] - times[0]) / 1e9 < seconds
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["interrupt", "late"])
-def test_pipecat_interrupts_and_speaks_again(gateway: GatewayProcess, mode: str) -> None:
-    result = drive(gateway, "pipecat", "pipecat_tts.py", "cartesia", mode)
-    assert result["errors"] == []
-    assert [word for word, _ in result["words"]][-2:] == ["Second", "answer."]
-    audible(result["audio"])
-
-
-@pytest.mark.slow
 def test_livekit_speaks_a_turn_with_timed_words(gateway: GatewayProcess) -> None:
     result = drive(gateway, "livekit", "livekit_tts.py", "cartesia", "turn")
     # Whether a sentence's first word carries its blank depends on when LiveKit got its text.

@@ -42,26 +42,6 @@ def test_the_sdk_speaks_clears_and_downloads(gateway: GatewayProcess) -> None:
 
 @pytest.mark.slow
 @versions
-@pytest.mark.parametrize("mode", ["sentence", "token"])
-def test_pipecat_speaks_a_turn_fact_2(gateway: GatewayProcess, version: str, mode: str) -> None:
-    result = drive(gateway, "pipecat", "pipecat_tts.py", version, mode)
-    assert result["errors"] == []
-    assert "".join(word for word, _ in result["words"]).replace(" ", "") == SENTENCES.replace(" ", "")
-    assert 4.0 < audible(result["audio"], rate=RATE) < 8.0
-
-
-@pytest.mark.slow
-@versions
-@pytest.mark.parametrize("mode", ["interrupt", "late"])
-def test_pipecat_interrupts_and_speaks_again(gateway: GatewayProcess, version: str, mode: str) -> None:
-    result = drive(gateway, "pipecat", "pipecat_tts.py", version, mode)
-    assert result["errors"] == []
-    assert "".join(word for word, _ in result["words"]).endswith("Second answer.")
-    audible(result["audio"], rate=RATE)
-
-
-@pytest.mark.slow
-@versions
 def test_livekit_speaks_a_turn(gateway: GatewayProcess, version: str) -> None:
     result = drive(gateway, "livekit", "livekit_tts.py", version, "turn")
     assert 4.0 < audible(result["audio"], rate=RATE) < 8.0

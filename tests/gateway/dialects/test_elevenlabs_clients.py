@@ -6,7 +6,6 @@ to a gateway as users start it, over TLS, with a throw-away authority.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import io
 import itertools
@@ -15,7 +14,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import av
@@ -24,140 +23,20 @@ import pytest
 from gateway.sockets import Socket
 from tests import envs
 from tests.peers.authority import Authority
-from tests.peers.clients import CLIENT_S, PEERS, SENTENCES, audible
-from tests.peers.gateway import Running, Start
+from tests.peers.clients import CLIENT_S, PEERS, SENTENCES, audible, left, listen
+from tests.peers.gateway import Start
+from tests.peers.made import Made
 from tests.peers.process import GatewayProcess
 
-LONG = (
-    "A long first answer that the caller will interrupt before it ends. And another sentence that follows it."
-)
 RATE = 22050
 ALIASES = {"heart": "tone"}
 
 pytestmark = pytest.mark.slow
 
 
-class Made:
-    """What the gateway sent over its sockets, by context."""
-
-    def __init__(self) -> None:
-        self.audio: dict[str, bytes] = {}
-        self.ends: list[str] = []
-        self.errors: list[Any] = []
-
-    def note(self, data: str | bytes) -> None:
-        message = json.loads(data)
-        if "error" in message:
-            self.errors.append(message)
-        context = message.get("contextId")
-        if message.get("audio"):
-            self.audio[context] = self.audio.get(context, b"") + base64.b64decode(message["audio"])
-        if message.get("isFinal"):
-            self.ends.append(context)
-
-
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    found = Made()
-    send = Socket.send
-
-    async def noted(self: Socket, data: str | bytes) -> None:
-        await send(self, data)
-        found.note(data)
-
-    monkeypatch.setattr(Socket, "send", noted)
-    return found
-
-
-async def drive(
-    gateway: Running, env: str, mode: str, rest: Callable[[], None] = lambda: None
-) -> dict[str, Any]:
-    """Run a client; ``rest`` is called when it has said "rest", before it goes on."""
-    python = await asyncio.to_thread(envs.ensure, env)
-    script, *plugin = {"pipecat": ["pipecat_elevenlabs.py"], "livekit": ["livekit_tts.py", "elevenlabs"]}[env]
-    process = await asyncio.create_subprocess_exec(
-        str(python),
-        "-P",
-        str(PEERS / script),
-        gateway.url,
-        *plugin,
-        mode,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        limit=64 << 20,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    errors = asyncio.ensure_future(process.stderr.read())
-    last = b"{}"
-    try:
-        async with asyncio.timeout(CLIENT_S):
-            while line := await process.stdout.readline():
-                if line == b"rest\n":
-                    rest()
-                    process.stdin.write(b"\n")
-                last = line
-            assert await process.wait() == 0, (await errors).decode()[-3000:]
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        await errors
-    result: dict[str, Any] = json.loads(last)
-    assert result.get("errors", []) == []
-    result["audio"] = base64.b64decode(result["audio"])
-    return result
-
-
-async def left(gateway: Running) -> None:
-    """Nothing is held once the client is gone."""
-    async with asyncio.timeout(5):
-        while not gateway.idle or gateway.services.sockets:
-            await asyncio.sleep(0.01)
-
-
-@pytest.mark.parametrize("mode", ["sentence", "token"])
-async def test_pipecat_speaks_a_turn_fact_2(start_gateway: Start, made: Made, mode: str) -> None:
-    gateway = await start_gateway(voice_aliases=ALIASES)
-    result = await drive(gateway, "pipecat", mode)
-    (audio,) = made.audio.values()
-    assert result["audio"] == audio
-    assert len(made.ends) == 1
-    assert made.errors == []
-    assert " ".join(word for word, _ in result["words"]) == SENTENCES
-    times = [pts / 1e9 for _, pts in result["words"]]
-    assert times == sorted(times)
-    # The tone speaks a word every 0.2 s, and longer at "4215" and between sentences.
-    for before, after in itertools.pairwise(times[:6]):
-        assert after - before == pytest.approx(0.2, abs=0.08)
-    assert times[-1] - times[0] < len(audio) / 2 / RATE
-    assert result["context"] == [SENTENCES]
-    await left(gateway)
-
-
-@pytest.mark.parametrize("mode", ["interrupt", "late"])
-async def test_pipecat_writes_what_was_heard_of_an_interrupted_turn(
-    start_gateway: Start, made: Made, mode: str
-) -> None:
-    gateway = await start_gateway(voice_aliases=ALIASES)
-    result = await drive(gateway, "pipecat", mode)
-    assert made.errors == []
-    assert len(made.ends) == len(made.audio) == 2
-    heard, second = result["context"]
-    assert LONG.startswith(heard)
-    assert 4 <= len(heard.split()) <= 9  # 1.6 s at five words a second
-    assert second == "Second answer."
-    first_audio, second_audio = made.audio.values()
-    assert result["audio"].endswith(second_audio)
-    assert len(first_audio) / 2 / RATE < 1.6 + 3.0 + 0.5  # run-ahead, and no more after the cut
-    await left(gateway)
-
-
 async def test_pipecat_keeps_an_idle_socket_alive_r8(start_gateway: Start, made: Made) -> None:
     gateway = await start_gateway(voice_aliases=ALIASES)
-    result = await drive(gateway, "pipecat", "idle")
+    result = await listen(gateway, "pipecat", "pipecat_tts.py", "elevenlabs", "idle")
     assert made.errors == []
     assert result["context"] == ["Second answer."]
     assert result["audio"] == next(iter(made.audio.values()))
@@ -165,7 +44,7 @@ async def test_pipecat_keeps_an_idle_socket_alive_r8(start_gateway: Start, made:
 
 async def test_pipecat_speaks_over_http_with_times(start_gateway: Start) -> None:
     gateway = await start_gateway(voice_aliases=ALIASES)
-    result = await drive(gateway, "pipecat", "http")
+    result = await listen(gateway, "pipecat", "pipecat_tts.py", "elevenlabs-http", "sentence")
     assert " ".join(word for word, _ in result["words"]) == SENTENCES
     times = [pts for _, pts in result["words"]]
     assert times == sorted(times)
@@ -178,7 +57,7 @@ async def test_pipecat_speaks_over_http_with_times(start_gateway: Start) -> None
 @pytest.mark.parametrize("mode", ["turn", "schedule"])
 async def test_livekit_speaks_a_turn(start_gateway: Start, made: Made, mode: str, absolute: bool) -> None:
     gateway = await start_gateway(voice_aliases=ALIASES, elevenlabs_absolute_alignment=absolute)
-    result = await drive(gateway, "livekit", mode)
+    result = await listen(gateway, "livekit", "livekit_tts.py", "elevenlabs", mode)
     (audio,) = made.audio.values()
     assert result["audio"][: len(audio)] == audio
     assert not any(result["audio"][len(audio) :])  # it fills its last frame with silence
@@ -194,7 +73,7 @@ async def test_livekit_speaks_a_turn(start_gateway: Start, made: Made, mode: str
 
 async def test_livekit_interrupts_and_speaks_again(start_gateway: Start, made: Made) -> None:
     gateway = await start_gateway(voice_aliases=ALIASES)
-    result = await drive(gateway, "livekit", "interrupt")
+    result = await listen(gateway, "livekit", "livekit_tts.py", "elevenlabs", "interrupt")
     assert "".join(word for word, _, _ in result["words"]).strip() == "Second answer."
     first, second = made.audio.values()
     assert result["audio"][: len(second)] == second
@@ -222,7 +101,7 @@ async def test_livekit_reuses_its_socket_after_six_minutes_r10(start_gateway: St
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Socket, "send", noted)
-        result = await drive(gateway, "livekit", "reuse", rest)
+        result = await listen(gateway, "livekit", "livekit_tts.py", "elevenlabs", "reuse", rest=rest)
     assert len(before) == 1
     assert all(sockets == before for sockets in seen)
     first, second = made.audio.values()
@@ -232,7 +111,7 @@ async def test_livekit_reuses_its_socket_after_six_minutes_r10(start_gateway: St
 
 async def test_livekit_speaks_a_text_over_http(start_gateway: Start) -> None:
     gateway = await start_gateway(voice_aliases=ALIASES)
-    result = await drive(gateway, "livekit", "whole")
+    result = await listen(gateway, "livekit", "livekit_tts.py", "elevenlabs", "whole")
     assert len(result["audio"]) / 2 / RATE > 17 * 0.2
     assert result["voices"] == ["tone", "other"]
 

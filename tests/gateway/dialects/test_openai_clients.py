@@ -42,22 +42,6 @@ def test_the_sdk_speaks_chunked_and_by_events_and_in_files(gateway: GatewayProce
 
 
 @pytest.mark.slow
-def test_pipecat_speaks_a_turn_of_whole_sentences_fact_2(gateway: GatewayProcess) -> None:
-    result = drive(gateway, "pipecat", "pipecat_tts.py", "openai", "sentence")
-    assert result["errors"] == []
-    assert " ".join(word for word, _ in result["words"]) == SENTENCES
-    assert 4.0 < audible(result["audio"], rate=RATE) < 8.0
-
-
-@pytest.mark.slow
-def test_pipecat_interrupts_and_speaks_again(gateway: GatewayProcess) -> None:
-    result = drive(gateway, "pipecat", "pipecat_tts.py", "openai", "interrupt")
-    assert result["errors"] == []
-    assert result["words"][-1][0] == "Second answer."
-    audible(result["audio"], rate=RATE)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["turn", "mp3"])
 def test_livekit_speaks_by_events(gateway: GatewayProcess, mode: str) -> None:
     result = drive(gateway, "livekit", "livekit_tts.py", "openai", mode)
