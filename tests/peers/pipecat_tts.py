@@ -48,7 +48,8 @@ from pipecat.transports.base_transport import TransportParams  # noqa: E402
 TURN = ["Hello there, this is the fir", "st delta. Your order number is 42", "15 and it ships on Thursday."]
 LONG = (
     "A long first answer that the caller will interrupt before it ends. "
-    "And another sentence that follows it. "
+    "And another sentence that follows it, one that goes on and on, for as long as anyone would care to "
+    "listen, and that nobody will ever hear to its end, as the caller has something to say and says it now. "
 )
 
 

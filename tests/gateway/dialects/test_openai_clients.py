@@ -10,7 +10,7 @@ import av
 import numpy as np
 import pytest
 
-from tests.peers.clients import SENTENCES, audible, drive
+from tests.peers.clients import audible, drive
 from tests.peers.process import GatewayProcess
 
 RATE = 24000

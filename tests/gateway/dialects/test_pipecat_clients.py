@@ -5,6 +5,7 @@ They speak to a gateway in this process, whose output is noted: audio is compare
 
 from __future__ import annotations
 
+import base64
 import itertools
 from typing import Any
 
@@ -15,16 +16,17 @@ from tests.peers.gateway import Running, Start
 from tests.peers.made import Made
 
 FIRST = "A long first answer that the caller will interrupt before it ends."
-LONG = FIRST + " And another sentence that follows it."
+LONG = (
+    FIRST
+    + " And another sentence that follows it, one that goes on and on, for as long as anyone would care to"
+    " listen, and that nobody will ever hear to its end, as the caller has something to say and says it now."
+)
 TURN = ["Hello there, this is the first delta.", "Your order number is 4215 and it ships on Thursday."]
 ALIASES = {"heart": "tone", "alloy": "tone"}
 WORD_S = 0.2
 AHEAD_S = 3.0
-"""How far the gateway runs ahead of playing."""
+"""How far the gateway runs ahead of playing, in each turn of a socket or request."""
 
-services = pytest.mark.parametrize(
-    "service", ["cartesia", "deepgram", "deepgram-flux", "elevenlabs", "openai"]
-)
 timed = pytest.mark.parametrize("service", ["cartesia", "elevenlabs"])
 modes = pytest.mark.parametrize("mode", ["sentence", "token"])
 cuts = pytest.mark.parametrize("mode", ["interrupt", "late"])  # before the turn's text ends, and after
@@ -36,13 +38,24 @@ async def hear(gateway: Running, service: str, mode: str) -> dict[str, Any]:
     """What a service gave in a mode; nothing of it is left in the gateway."""
     result = await listen(gateway, "pipecat", "pipecat_tts.py", service, mode)
     await left(gateway)
+    result["played"] = base64.b64decode(result["played"])
     return result
+
+
+def check_whole(made: Made, result: dict[str, Any]) -> None:
+    """All that was made was heard and played, byte for byte."""
+    assert made.errors == []
+    audio = b"".join(made.audio.values())
+    assert result["audio"] == audio
+    assert result["played"].startswith(audio)
+    assert len(audio) / 2 / result["rate"] > 17 * WORD_S
 
 
 def check_cut(made: Made, result: dict[str, Any]) -> None:
     """The first of two turns was cut where the caller spoke, the second one is whole."""
     assert made.errors == []
-    first, second = made.audio.values()
+    *requests, second = made.audio.values()
+    first = b"".join(requests)
     assert result["audio"].endswith(second)
     assert len(second) == round(2 * WORD_S * result["rate"]) * 2
     got = result["audio"].removesuffix(second)
@@ -50,35 +63,19 @@ def check_cut(made: Made, result: dict[str, Any]) -> None:
     cut = 2 * round(result["cut_s"] * result["rate"])
     assert 1.0 < result["cut_s"] < 2.0
     assert result["played"].startswith(got[:cut] + second)
-    assert len(first) / 2 / result["rate"] < result["cut_s"] + AHEAD_S + 0.5
-
-
-@services
-@modes
-async def test_a_turn_is_heard_byte_for_byte_and_written_whole(
-    start_gateway: Start, made: Made, service: str, mode: str
-) -> None:
-    """Blanks are not compared: without times of words, pipecat doubles one where it joins tokens."""
-    gateway = await start_gateway(voice_aliases=ALIASES)
-    result = await hear(gateway, service, mode)
-    assert made.errors == []
-    audio = b"".join(made.audio.values())
-    assert result["audio"] == audio
-    assert result["played"].startswith(audio)
-    assert len(audio) / 2 / result["rate"] > 17 * WORD_S
-    if service != "openai":
-        assert len(made.audio) == len(made.ends) == 1
-    (context,) = result["context"]
-    assert context.split() == SENTENCES.split()
+    # Of more than ten seconds of text, where all of it was sent.
+    assert len(first) / 2 / result["rate"] < result["cut_s"] + AHEAD_S * len(requests) + 0.5
 
 
 @timed
 @modes
-async def test_words_come_in_order_at_their_times_fact_2(
-    start_gateway: Start, service: str, mode: str
+async def test_a_turn_is_heard_byte_for_byte_with_words_at_their_times_fact_2(
+    start_gateway: Start, made: Made, service: str, mode: str
 ) -> None:
     gateway = await start_gateway(voice_aliases=ALIASES)
     result = await hear(gateway, service, mode)
+    check_whole(made, result)
+    assert len(made.audio) == len(made.ends) == 1
     assert [word for word, _ in result["words"]] == SENTENCES.split()
     times = [pts / 1e9 for _, pts in result["words"]]
     assert times == sorted(times)
@@ -89,15 +86,29 @@ async def test_words_come_in_order_at_their_times_fact_2(
     assert result["context"] == [SENTENCES]
 
 
-@pytest.mark.parametrize("service", ["deepgram", "deepgram-flux", "openai"])
+@pytest.mark.parametrize(
+    ("service", "parts"),  # made in one turn, or in so many requests: one a sentence, one a delta
+    [
+        ("deepgram", {"sentence": 1, "token": 1}),
+        ("deepgram-flux", {"sentence": 1, "token": 1}),
+        ("openai", {"sentence": 2, "token": 3}),
+    ],
+)
 @modes
-async def test_sentences_are_told_in_order_where_the_protocol_has_no_words(
-    start_gateway: Start, service: str, mode: str
+async def test_a_turn_is_heard_byte_for_byte_with_sentences_in_order_fact_2(
+    start_gateway: Start, made: Made, service: str, parts: dict[str, int], mode: str
 ) -> None:
-    """pipecat tells what it sent itself. What it sends OpenAI in token mode is one request a delta."""
+    """These protocols have no words: pipecat tells the sentences that it sent, and those are written.
+
+    Blanks are not compared: without times of words, pipecat doubles one where it joins tokens.
+    """
     gateway = await start_gateway(voice_aliases=ALIASES)
     result = await hear(gateway, service, mode)
+    check_whole(made, result)
+    assert len(made.audio) == parts[mode]
     assert [text.strip() for text, _ in result["words"]] == TURN
+    (context,) = result["context"]
+    assert context.split() == SENTENCES.split()
 
 
 @timed
