@@ -1,6 +1,7 @@
 """The unmodified ``cartesia`` Python SDK against a gateway; run in the ``sdk`` environment.
 
-Argument: gateway address. Prints one JSON object with a part per scenario.
+Argument: gateway address; for https the CA is in ``SSL_CERT_FILE``. Prints one JSON object with a part per
+scenario.
 """
 
 import asyncio
@@ -40,7 +41,9 @@ async def collect(context: Any) -> dict[str, Any]:
 
 
 async def main(url: str) -> None:
-    client = AsyncCartesia(api_key="any", base_url=url, websocket_base_url=url.replace("http", "ws", 1))
+    # By itself the SDK opens its sockets at the same address, always over TLS.
+    plain = {"websocket_base_url": url.replace("http", "ws", 1)} if url.startswith("http:") else {}
+    client = AsyncCartesia(api_key="any", base_url=url, **plain)
     out: dict[str, Any] = {}
     async with client.tts.websocket_connect() as connection:
         context = connection.context(model_id="gepard-1.0", voice=VOICE, output_format=PCM)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 from telephony.dsp.level import rms_dbfs
 from telephony.dsp.pcm import decode
 from tests import envs
+from tests.peers.authority import Authority
 from tests.peers.gateway import Running
 from tests.peers.process import GatewayProcess
 
@@ -24,14 +27,31 @@ SENTENCES = "Hello there, this is the first delta. Your order number is 4215 and
 CLIENT_S = 120
 
 
-def drive(gateway: GatewayProcess, env: str, script: str, *args: str) -> dict[str, Any]:
-    """Run ``script`` of this folder in environment ``env``; the JSON object that it prints last."""
+@contextmanager
+def over_tls(folder: Path) -> Iterator[tuple[GatewayProcess, Path]]:
+    """A gateway that listens over TLS too, and the certificate of the throw-away authority behind it."""
+    authority = Authority(folder / "ca")
+    file = str(authority.file("localhost"))
+    with GatewayProcess(tls_port="0", tls_cert=file, tls_key=file, host="localhost") as gateway:
+        yield gateway, authority.root
+
+
+def drive(
+    gateway: GatewayProcess, env: str, script: str, *args: str, root: Path | None = None
+) -> dict[str, Any]:
+    """Run ``script`` of this folder in environment ``env``; the JSON object that it prints last.
+
+    With ``root``, the certificate of an authority to trust, it is given the gateway's address over TLS.
+    """
+    trusted = {} if root is None else {"SSL_CERT_FILE": str(root)}
+    url = gateway.url if root is None else gateway.secure_url
     done = subprocess.run(
-        [str(envs.ensure(env)), "-P", str(PEERS / script), gateway.url, *args],
+        [str(envs.ensure(env)), "-P", str(PEERS / script), url, *args],
         capture_output=True,
         text=True,
         timeout=CLIENT_S,
         check=False,
+        env=os.environ | trusted,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -62,13 +63,22 @@ class GatewayProcess:
             text=True,
         )
         threading.Thread(target=self._read, daemon=True).start()
+        self.url = self._told(r"Voxwire ready at (\S+)")
+        return self
+
+    @cached_property
+    def secure_url(self) -> str:
+        """The address over TLS, which is told right after the first one and waited for."""
+        return self._told(r"and at (https://\S+)")
+
+    def _told(self, pattern: str) -> str:
+        """What the next line with ``pattern`` has in its group."""
         while True:
             line = self._lines.get(timeout=self.ready_s)
             if line is None:
                 raise AssertionError("the gateway ended at its start:\n" + "".join(self.log[-30:]))
-            if found := re.search(r"Voxwire ready at (\S+)", line):
-                self.url = found[1]
-                return self
+            if found := re.search(pattern, line):
+                return found[1]
 
     def _read(self) -> None:
         assert self.process.stdout is not None

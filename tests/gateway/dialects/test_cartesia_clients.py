@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.peers.clients import SENTENCES, audible, drive
+from tests.peers.clients import SENTENCES, audible, drive, over_tls
 from tests.peers.process import GatewayProcess
 
 
@@ -55,7 +56,17 @@ def test_livekit_survives_a_long_tool_call(gateway: GatewayProcess) -> None:
 
 @pytest.mark.slow
 def test_the_sdk_speaks_over_websocket_and_http(gateway: GatewayProcess) -> None:
-    result = drive(gateway, "sdk", "cartesia_sdk.py")
+    check_sdk(drive(gateway, "sdk", "cartesia_sdk.py"))
+
+
+@pytest.mark.slow
+def test_the_sdk_speaks_over_tls_where_it_is_told_one_address_fact_3(tmp_path: Path) -> None:
+    with over_tls(tmp_path) as (gateway, root):
+        check_sdk(drive(gateway, "sdk", "cartesia_sdk.py", root=root))
+
+
+def check_sdk(result: dict[str, Any]) -> None:
+    """A turn pushed, a turn of flushes, a turn behind a cancelled one, a file and the voices."""
     push = result["push"]
     assert 4.0 < audible(push["audio"]) < 8.0
     assert push["kinds"].count("done") == 1

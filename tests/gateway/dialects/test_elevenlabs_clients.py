@@ -9,10 +9,6 @@ from __future__ import annotations
 import base64
 import io
 import itertools
-import json
-import os
-import re
-import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -21,12 +17,9 @@ import av
 import pytest
 
 from gateway.sockets import Socket
-from tests import envs
-from tests.peers.authority import Authority
-from tests.peers.clients import CLIENT_S, PEERS, SENTENCES, audible, left, listen
+from tests.peers.clients import SENTENCES, audible, drive, left, listen, over_tls
 from tests.peers.gateway import Start
 from tests.peers.made import Made
-from tests.peers.process import GatewayProcess
 
 RATE = 22050
 ALIASES = {"heart": "tone"}
@@ -122,29 +115,12 @@ async def test_livekit_speaks_a_text_over_http(start_gateway: Start) -> None:
 @pytest.fixture(scope="module")
 def sdk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """What all calls of the SDK gave, over TLS, from a gateway with the real voice."""
-    authority = Authority(tmp_path_factory.mktemp("pki") / "ca")
-    file = str(authority.file("localhost"))
-    with GatewayProcess(tls_port="0", tls_cert=file, tls_key=file, host="localhost") as gateway:
-        # The second address is told right after the first, which is waited for.
-        until = time.monotonic() + 10
-        while not (found := re.search(r"and at (https://\S+)", "".join(gateway.log))):
-            assert time.monotonic() < until
-            time.sleep(0.01)
-        done = subprocess.run(
-            [str(envs.ensure("sdk")), "-P", str(PEERS / "elevenlabs_sdk.py"), found[1], "heart"],
-            capture_output=True,
-            text=True,
-            timeout=CLIENT_S,
-            check=False,
-            env={**os.environ, "SSL_CERT_FILE": str(authority.root)},
-        )
-    assert done.returncode == 0, done.stderr[-3000:]
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    yield result
+    with over_tls(tmp_path_factory.mktemp("pki")) as (gateway, root):
+        yield drive(gateway, "sdk", "elevenlabs_sdk.py", "heart", root=root)
 
 
 @pytest.mark.parametrize("call", ["convert", "stream", "realtime"])
-def test_the_sdk_speaks(sdk: dict[str, Any], call: str) -> None:
+def test_the_sdk_speaks_over_tls_fact_3(sdk: dict[str, Any], call: str) -> None:
     assert 4.0 < audible(sdk[call]) < 9.0
 
 

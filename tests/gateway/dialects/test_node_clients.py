@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import re
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,21 +11,14 @@ import av
 import pytest
 
 from tests.peers import node
-from tests.peers.authority import Authority
-from tests.peers.clients import SENTENCES, audible
-from tests.peers.process import GatewayProcess
+from tests.peers.clients import SENTENCES, audible, over_tls
 
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """What all SDKs got."""
-    authority = Authority(tmp_path_factory.mktemp("pki") / "ca")
-    file = str(authority.file("localhost"))
-    with GatewayProcess(tls_port="0", tls_cert=file, tls_key=file, host="localhost") as gateway:
-        until = time.monotonic() + 10
-        while not (found := re.search(r"and at (https://\S+)", "".join(gateway.log))):
-            assert time.monotonic() < until
-        yield node.run("sdks.cjs", found[1], authority=authority.root)
+    with over_tls(tmp_path_factory.mktemp("pki")) as (gateway, root):
+        yield node.run("sdks.cjs", gateway.secure_url, authority=root)
 
 
 @pytest.mark.slow

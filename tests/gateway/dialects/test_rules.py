@@ -38,7 +38,7 @@ r33                   native cartesia elevenlabs openai deepgram vapi jambonz wy
 r34                   native cartesia elevenlabs openai deepgram vapi jambonz wyoming
 fact_1                cartesia
 fact_2                cartesia elevenlabs openai deepgram
-fact_3                node
+fact_3                cartesia elevenlabs node
 fact_4                native cartesia elevenlabs deepgram jambonz
 fact_5                native cartesia elevenlabs deepgram jambonz
 fact_6                native cartesia elevenlabs openai deepgram vapi jambonz wyoming
