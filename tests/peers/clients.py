@@ -63,7 +63,7 @@ async def listen(
 ) -> dict[str, Any]:
     """As :func:`drive`, against a gateway of this process; ``audio`` is decoded, and no error may be told.
 
-    ``rest`` is called when the client has said "rest", before it goes on.
+    ``rest`` is called when the client has said "rest", before it goes on; the loop's time may jump in it.
     """
     process = await asyncio.create_subprocess_exec(
         str(await asyncio.to_thread(envs.ensure, env)),
@@ -82,10 +82,11 @@ async def listen(
     errors = asyncio.ensure_future(process.stderr.read())
     last = b"{}"
     try:
-        async with asyncio.timeout(CLIENT_S):
+        async with asyncio.timeout(CLIENT_S) as limit:
             while line := await process.stdout.readline():
                 if line == b"rest\n":
                     rest()
+                    limit.reschedule(asyncio.get_running_loop().time() + CLIENT_S)
                     process.stdin.write(b"\n")
                 last = line
             assert await process.wait() == 0, (await errors).decode()[-3000:]

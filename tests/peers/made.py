@@ -12,7 +12,7 @@ ENDS = frozenset({"done", "Flushed", "Cleared", "SpeechMetadata", "SpeechInterru
 
 
 class Made:
-    """Audio by turn, the ends of turns in order, and messages of errors.
+    """Audio by turn, the ends of turns in order, messages of errors, and the sockets that carried anything.
 
     A turn is a context where the protocol has them (Cartesia, ElevenLabs), the part of a socket up to the end
     of a turn where it has not (Deepgram), and a response over HTTP (OpenAI).
@@ -22,6 +22,7 @@ class Made:
         self.audio: dict[Hashable, bytes] = {}
         self.ends: list[Hashable] = []
         self.errors: list[Any] = []
+        self.sockets: set[Hashable] = set()
 
     def note(self, data: str | bytes) -> None:
         """A message of a socket."""

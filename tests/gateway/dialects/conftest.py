@@ -17,6 +17,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
 
     async def noted(self: Socket, data: str | bytes) -> None:
         await send(self, data)
+        found.sockets.add(self)
         found.note(data)
 
     async def heard(self: web.StreamResponse, data: Any) -> None:

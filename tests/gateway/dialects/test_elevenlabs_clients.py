@@ -9,14 +9,12 @@ from __future__ import annotations
 import base64
 import io
 import itertools
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import av
 import pytest
 
-from gateway.sockets import Socket
 from tests.peers.clients import SENTENCES, audible, drive, left, listen, over_tls
 from tests.peers.gateway import Start
 from tests.peers.made import Made
@@ -73,33 +71,6 @@ async def test_livekit_interrupts_and_speaks_again(start_gateway: Start, made: M
     assert len(first) / 2 / RATE < 0.7 + 3.0 + 0.5
     assert len(made.ends) == 2
     await left(gateway)
-
-
-async def test_livekit_reuses_its_socket_after_six_minutes_r10(start_gateway: Start, made: Made) -> None:
-    ahead = 0.0
-    gateway = await start_gateway(voice_aliases=ALIASES, clock=lambda: time.monotonic() + ahead)
-    before: set[Socket] = set()
-
-    def rest() -> None:
-        nonlocal ahead
-        before.update(gateway.services.sockets)
-        ahead += 360.0
-
-    seen: list[set[Socket]] = []
-    send = Socket.send
-
-    async def noted(self: Socket, data: str | bytes) -> None:
-        seen.append(set(gateway.services.sockets))
-        await send(self, data)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Socket, "send", noted)
-        result = await listen(gateway, "livekit", "livekit_tts.py", "elevenlabs", "reuse", rest=rest)
-    assert len(before) == 1
-    assert all(sockets == before for sockets in seen)
-    first, second = made.audio.values()
-    assert result["audio"][: len(second)] == second
-    assert base64.b64decode(result["first"])[: len(first)] == first
 
 
 async def test_livekit_speaks_a_text_over_http(start_gateway: Start) -> None:
