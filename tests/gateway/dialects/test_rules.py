@@ -37,7 +37,7 @@ r31                   native cartesia elevenlabs openai deepgram vapi jambonz wy
 r33                   native cartesia elevenlabs openai deepgram vapi jambonz wyoming
 r34                   native cartesia elevenlabs openai deepgram vapi jambonz wyoming
 fact_1                cartesia
-fact_2                cartesia elevenlabs openai deepgram
+fact_2                pipecat
 fact_3                cartesia elevenlabs node
 fact_4                native cartesia elevenlabs deepgram jambonz
 fact_5                native cartesia elevenlabs deepgram jambonz
