@@ -108,8 +108,8 @@ class DoorMachine(RuleBasedStateMachine):
 
     @rule(turn=turns, words=WORDS, pause_s=PAUSES_S)
     def say(self, turn: str, words: str, pause_s: float) -> None:
-        """More of it; blanks to one that is over, too."""
-        if turn in self.said or not words.strip():
+        """More of it; text after the end begins another turn of that name, where there are names."""
+        if turn in self.said:
             self._do(self._send(self.client.say(turn, words)), pause_s)
 
     @rule(turn=turns, pause_s=PAUSES_S)
