@@ -117,10 +117,10 @@ class Http(Talker):
                 async for chunk in response.content.iter_any():
                     yield chunk
                 return
-            async for line in response.content:
-                if line.startswith(b"data: "):
-                    event = json.loads(line[6:])
-                    if (data := event.get("audio") or event.get("data")) is not None:
+            async for line in response.content:  # of events, or of objects
+                if line.startswith((b"data: ", b"{")):
+                    event = json.loads(line.removeprefix(b"data: "))
+                    if data := event.get("audio") or event.get("data") or event.get("audio_base64"):
                         yield base64.b64decode(data)
 
 
@@ -184,18 +184,62 @@ class ElevenHttp(Http):
         return {"text": text, "model_id": "m"}
 
 
-class Socket(Talker):
-    """A text is a turn on a connection that stays."""
+class ElevenTimed(ElevenHttp):
+    """The same with times of characters: lines of JSON."""
 
+    name, streamed = "elevenlabs timed", True
+
+    def __init__(self, url: str, http: aiohttp.ClientSession, voice: str) -> None:
+        super().__init__(url, http, voice)
+        self.path = self.path.replace("/stream?", "/stream/with-timestamps?")
+
+
+class DeepgramHttp(Http):
+    """``POST /v1/speak``."""
+
+    name = "deepgram http"
+    headers = {"Authorization": f"Token {KEY}"}  # noqa: RUF012
+
+    def __init__(self, url: str, http: aiohttp.ClientSession, voice: str) -> None:
+        super().__init__(url, http, voice)
+        self.path = f"/v1/speak?model={voice}&encoding=linear16&container=none&sample_rate={RATE}"
+
+    def body(self, text: str) -> dict[str, Any]:
+        return {"text": text}
+
+
+class JambonzHttp(Http):
+    """jambonz's webhook for a text."""
+
+    name, path = "jambonz http", f"/webhooks/jambonz?format=l16&sampleRate={RATE}"
+    headers = {"Authorization": f"Bearer {KEY}"}  # noqa: RUF012
+
+    def body(self, text: str) -> dict[str, Any]:
+        return {"language": "en-US", "voice": self.voice, "type": "text", "text": text}
+
+
+class Socket(Talker):
+    """A text is a turn on a connection that stays.
+
+    With ``pinged`` a ping goes behind each text, so that its answer has to come while there is most to do;
+    ``pong_s``: the slowest answer so far.
+    """
+
+    pinged = False
     ws: aiohttp.ClientWebSocketResponse | None = None
     context = ""
+    pong_s = 0.0
+    pongs = 0
+    _ping_at = 0.0
 
     def address(self) -> str:
         """Where to connect."""
         return self.url.replace("http", "ws", 1) + self.path
 
     async def open(self) -> None:
-        self.ws = await self.http.ws_connect(self.address(), headers=self.headers, max_msg_size=0)
+        self.ws = await self.http.ws_connect(
+            self.address(), headers=self.headers, max_msg_size=0, autoping=False
+        )
 
     async def reset(self) -> None:
         assert self.ws is not None
@@ -215,7 +259,14 @@ class Socket(Talker):
     async def receive(self) -> tuple[str, Any]:
         """("audio", bytes), ("json", object) or ("closed", None)."""
         assert self.ws is not None
-        message = await self.ws.receive()
+        while (message := await self.ws.receive()).type in {aiohttp.WSMsgType.PING, aiohttp.WSMsgType.PONG}:
+            if message.type is aiohttp.WSMsgType.PING:
+                await self.ws.pong(message.data)
+            else:
+                self.pong_s, self.pongs = (
+                    max(self.pong_s, time.perf_counter() - self._ping_at),
+                    self.pongs + 1,
+                )
         if message.type is aiohttp.WSMsgType.BINARY:
             return "audio", message.data
         if message.type is aiohttp.WSMsgType.TEXT:
@@ -240,6 +291,9 @@ class Socket(Talker):
         self.context = f"c{next(self._ids)}"
         for message in self.messages(text):
             await self.send(message)
+        if self.pinged:
+            self._ping_at = time.perf_counter()
+            await self.ws.ping()  # type: ignore[union-attr]
         over = False
         while not over:
             kind, data = await self.receive()
@@ -402,6 +456,26 @@ class Deepgram(Socket):
         return {"type": "Clear"}
 
 
+class DeepgramV2(Deepgram):
+    """The socket of turns, where a flush is the end of one."""
+
+    name = "deepgram v2"
+
+    def __init__(self, url: str, http: aiohttp.ClientSession, voice: str) -> None:
+        super().__init__(url, http, voice)
+        self.path = self.path.replace("v1", "v2")
+
+    def read(self, kind: str, data: Any) -> tuple[bytes, bool]:
+        if kind == "json" and data["type"] == "Flushed":  # that the text is taken, not that it is spoken
+            return b"", False
+        if kind == "json" and data["type"] in {"SpeechMetadata", "SpeechInterrupted"}:
+            return b"", True
+        return super().read(kind, data)
+
+    def cancel(self) -> dict[str, Any]:
+        return {"type": "Interrupt"}
+
+
 class Jambonz(Socket):
     """jambonz's socket: binary audio, and no word at the end."""
 
@@ -475,10 +549,12 @@ class Wyoming(Talker):
 
 
 TALKERS: tuple[type[Talker], ...] = (
-    Native, Deepgram, Jambonz, Cartesia, ElevenMulti, ElevenSingle, OpenAi, OpenAiEvents, CartesiaBytes,
-    CartesiaSse, ElevenHttp, Vapi, Wyoming,
+    Native, Deepgram, DeepgramV2, Jambonz, Cartesia, ElevenMulti, ElevenSingle, OpenAi, OpenAiEvents,
+    CartesiaBytes, CartesiaSse, ElevenHttp, ElevenTimed, DeepgramHttp, Vapi, JambonzHttp, Wyoming,
 )  # fmt: skip
-BASE64 = frozenset({"cartesia", "elevenlabs multi", "elevenlabs single", "openai sse", "cartesia sse"})
+BASE64 = frozenset(
+    {"cartesia", "elevenlabs multi", "elevenlabs single", "elevenlabs timed", "openai sse", "cartesia sse"}
+)
 """Dialects that put audio into JSON."""
 
-__all__ = ["BASE64", "KEY", "RATE", "TALKERS", "Refused", "Said", "Talker"]
+__all__ = ["BASE64", "KEY", "RATE", "TALKERS", "Refused", "Said", "Socket", "Talker"]

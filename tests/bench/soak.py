@@ -7,6 +7,7 @@ again, with idle times between; one text in five is interrupted, one in fifty lo
   client heard in a calm (an interrupted text: a beginning of them), and speech recognition reads the
   digits of a sample of them;
 - every text ends: spoken, cut, or refused at once in the dialect's words;
+- a WebSocket's ping, sent behind each text, is answered within a second;
 - the gateway's memory is flat after a warm-up, and at the end nothing is held or counted. No session is kept
   for a client that may come back: each native one would come to hold up to 4 MiB to be sent again.
 
@@ -32,7 +33,7 @@ import numpy as np
 
 from telephony.dsp.pcm import decode, encode
 from telephony.dsp.resample import Resampler
-from tests.bench._talkers import RATE, TALKERS, Said, Talker, Wyoming
+from tests.bench._talkers import RATE, TALKERS, Said, Socket, Talker, Wyoming
 from tests.bench.report import Report
 from tests.intelligibility.ears import listen
 from tests.peers.process import GatewayProcess
@@ -79,6 +80,8 @@ class Tally:
     wrong: list[str] = field(default_factory=list)
     rss: list[tuple[float, float]] = field(default_factory=list)
     clips: dict[int, bytes] = field(default_factory=dict)
+    pongs: list[tuple[int, float]] = field(default_factory=list)
+    """How many each client got, and seconds of the slowest."""
 
 
 def judge(client: Client, said: Said, tally: Tally) -> None:
@@ -179,6 +182,8 @@ async def soak(gateway: GatewayProcess, count: int, seconds: float) -> Tally:
             for client in clients:
                 group.create_task(live(client, began + seconds, random.Random(client.number), tally))
         watching.cancel()
+    sockets = [client.talker for client in clients if isinstance(client.talker, Socket)]
+    tally.pongs = [(talker.pongs, talker.pong_s) for talker in sockets]
     return tally
 
 
@@ -206,6 +211,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=150.0)
     args = parser.parse_args(argv)
+    began = time.perf_counter()
+    Socket.pinged = True
     report = Report("soak")
     report.figure("machine's load before the run", os.getloadavg()[0])
     with GatewayProcess(log_level="warning", resume_s="0", wyoming="127.0.0.1:0") as gateway:
@@ -237,5 +244,8 @@ def main(argv: list[str]) -> int:
     report.goal("sessions left", sessions, "== 0")
     report.goal("texts with other samples than in the calm", len(tally.wrong), "== 0")
     report.goal("digits recognised in a sample", share, ">= 0.95")
+    report.figure("pings answered", sum(pongs for pongs, _ in tally.pongs))
+    report.goal("slowest answer to a ping, ms", max(slowest for _, slowest in tally.pongs) * 1000, "< 1000")
     report.goal("first audio p99.9, ms", float(np.percentile(tally.first, 99.9)) * 1000, "< 2000")
+    report.goal("the whole run, minutes", (time.perf_counter() - began) / 60, "<= 5")
     return report.finish()
