@@ -11,7 +11,7 @@ again, with idle times between; one text in five is interrupted, one in fifty lo
 - the gateway's memory is flat after a warm-up, and at the end nothing is held or counted. No session is kept
   for a client that may come back: each native one would come to hold up to 4 MiB to be sent again.
 
-    python -m tests.bench soak [--clients 200] [--seconds 150]
+    python -m tests.bench soak [--clients 200] [--seconds 135]
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def main(argv: list[str]) -> int:
     """Run the bench and report."""
     parser = argparse.ArgumentParser(prog="soak")
     parser.add_argument("--clients", type=int, default=200)
-    parser.add_argument("--seconds", type=float, default=150.0)
+    parser.add_argument("--seconds", type=float, default=135.0)
     args = parser.parse_args(argv)
     began = time.perf_counter()
     Socket.pinged = True
