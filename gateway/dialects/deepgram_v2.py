@@ -157,7 +157,8 @@ class Connection(v1.Connection):
     async def _flush(self) -> None:
         speech = self._queue[-1] if self._queue else None
         if speech is None or speech.ended:
-            await self._socket.send(wire.warning(wire.NO_ACTIVE_SPEECH))
+            if not self._turns.excused():
+                await self._socket.send(wire.warning(wire.NO_ACTIVE_SPEECH))
             return
         speech.flushed = True
         self._end(speech)
@@ -270,6 +271,8 @@ class Connection(v1.Connection):
             self._turns.say(text, finishing=speech.accepted)
         except VoxwireError as error:
             self._queue.popleft()
+            if speech.ended:
+                self._turns.excused()  # its flush has come
             await self._refuse(error)
             return
         speech.turn = self._turns.turn

@@ -110,15 +110,21 @@ class Turns:
         """Speak all that was said; ``flushed`` is told after its last audio."""
         turn = self.open
         if turn is None:
-            # One that was refused has ended by its error: its flush, already under way, is no second end.
-            refused, self._refused = self._refused, False
-            if not refused:
+            if not self.excused():
                 await self._telling.flushed(None)
             return
         turn.flushes += 1
         turn.fresh = False
         turn.flushed_at = self._services.clock()
         turn.runner.flush()
+
+    def excused(self) -> bool:
+        """Whether a flush is that of a text which has ended by its error: already under way, no second end.
+
+        It is said of one flush only.
+        """
+        refused, self._refused = self._refused, False
+        return refused
 
     async def clear(self) -> Cancelled | None:
         """Cut what is spoken and drop what waits; how far it was heard. No audio is told after that."""
