@@ -282,7 +282,7 @@ def _refuse(request: web.Request, services: Services, raised: Exception) -> web.
 
 
 def _reset(transport: asyncio.Transport) -> None:
-    """Let what is unsent go, and have the closing of this connection say so (RST; ``SO_LINGER`` of 0 s)."""
+    """Make the close of this connection a reset (RST, by ``SO_LINGER`` of 0 s); what is unsent is dropped."""
     peer = transport.get_extra_info("socket")
     if peer is not None:
         peer.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
@@ -366,7 +366,9 @@ class _Protocol(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        if isinstance(exc, ConnectionError):  # gone before a word of ours, as while it waits to send its body
+        if isinstance(
+            exc, ConnectionError
+        ):  # hung up before we answered, as while it waits for our 100 Continue
             raise exc
         kind = type(exc).__name__ if exc is not None else None
         _log.info("request could not be parsed", extra={"status": status, "reason": kind})

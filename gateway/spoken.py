@@ -33,7 +33,7 @@ HTTP_RUN_AHEAD_S = 3600.0
 """A download is taken as fast as the client reads it; its socket is what holds us back."""
 
 PIECE = 64 * 1024
-"""Bytes of a body that is there which are written at once, and so by SEND_DEADLINE_S."""
+"""Bytes of a complete body that are written at a time, each by SEND_DEADLINE_S."""
 
 QUEUE = 16
 """Events between a runner and an HTTP response."""
@@ -137,7 +137,7 @@ async def write(request: web.Request, response: web.StreamResponse, data: bytes 
 
 
 async def write_whole(request: web.Request, response: web.StreamResponse, body: bytes) -> None:
-    """Write a body that is there, by pieces, each with its own deadline; raises LegClosed as above."""
+    """Write a complete body by pieces, each with its own deadline; raises LegClosed as above."""
     response.content_length = len(body)
     for at in range(0, len(body), PIECE):
         await write(request, response, body[at : at + PIECE])

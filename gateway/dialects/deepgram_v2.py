@@ -142,12 +142,15 @@ class Connection(v1.Connection):
             most = self._turns.options.max_characters
             waiting = sum(s.characters for s in self._queue if s.turn is None)
             if waiting + len(text) > most or len(self._queue) > MOST_TURNS:
+                if speech is None or speech.ended:
+                    self._turns.excuse()
                 raise TextTooLong(
                     f"at most {MOST_TURNS} turns of {most} characters in all wait to be spoken", field="text"
                 )
             if speech is None or speech.ended or speech.turn is not None:
                 speech = Speech()
                 self._queue.append(speech)
+                self._turns.take_excuse()  # the next flush is of this one
             speech.waiting.append(text)
             speech.speakable = speech.speakable or bool(text.strip())
         speech.characters += len(text)
@@ -157,7 +160,7 @@ class Connection(v1.Connection):
     async def _flush(self) -> None:
         speech = self._queue[-1] if self._queue else None
         if speech is None or speech.ended:
-            if not self._turns.excused():
+            if not self._turns.take_excuse():
                 await self._socket.send(wire.warning(wire.NO_ACTIVE_SPEECH))
             return
         speech.flushed = True
@@ -173,6 +176,7 @@ class Connection(v1.Connection):
         if late := speech is None or speech.turn is None:
             speech = self._last if offset is not None and offset < tape.ms else None
         if speech is None or speech.turn is None:
+            self._turns.take_excuse()  # no flush follows
             said = wire.NO_AUDIO_GENERATED if tape.blank else wire.NO_ACTIVE_SPEECH
             await self._socket.send(wire.warning(said))
             return
@@ -272,7 +276,7 @@ class Connection(v1.Connection):
         except VoxwireError as error:
             self._queue.popleft()
             if speech.ended:
-                self._turns.excused()  # its flush has come
+                self._turns.take_excuse()  # its flush was read already: the next one is another's
             await self._refuse(error)
             return
         speech.turn = self._turns.turn

@@ -7,6 +7,7 @@ modules beside this one.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -171,15 +172,22 @@ async def timed(request: web.Request) -> web.StreamResponse:
                 chars += found.chars
                 starts += found.starts
                 durations += found.durations
-    alignment = wire.timestamps(Slice(tuple(chars), tuple(starts), tuple(durations)))
-    body = {
-        "audio_base64": b64encode_as_string(audio),
-        "alignment": alignment,
-        "normalized_alignment": alignment,
-    }
+    times = Slice(tuple(chars), tuple(starts), tuple(durations))
     response = _response(request, "application/json")
-    await write_whole(request, response, msgspec.json.encode(body))
+    # Minutes of audio take longer to write down than the loop may wait.
+    await write_whole(request, response, await asyncio.to_thread(_timed_body, bytes(audio), times))
     return response
+
+
+def _timed_body(audio: bytes, found: Slice) -> bytes:
+    alignment = wire.timestamps(found)
+    return msgspec.json.encode(
+        {
+            "audio_base64": b64encode_as_string(audio),
+            "alignment": alignment,
+            "normalized_alignment": alignment,
+        }
+    )
 
 
 async def timed_stream(request: web.Request) -> web.StreamResponse:

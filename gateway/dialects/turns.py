@@ -110,7 +110,7 @@ class Turns:
         """Speak all that was said; ``flushed`` is told after its last audio."""
         turn = self.open
         if turn is None:
-            if not self.excused():
+            if not self.take_excuse():
                 await self._telling.flushed(None)
             return
         turn.flushes += 1
@@ -118,10 +118,14 @@ class Turns:
         turn.flushed_at = self._services.clock()
         turn.runner.flush()
 
-    def excused(self) -> bool:
-        """Whether a flush is that of a text which has ended by its error: already under way, no second end.
+    def excuse(self) -> None:
+        """A text ended by its error before it came here: the flush behind it needs no answer."""
+        self._refused = True
 
-        It is said of one flush only.
+    def take_excuse(self) -> bool:
+        """Whether the flush now read belongs to a text that ended by an error, which was its end.
+
+        True once for each such error.
         """
         refused, self._refused = self._refused, False
         return refused

@@ -221,16 +221,20 @@ class JambonzHttp(Http):
 class Socket(Talker):
     """A text is a turn on a connection that stays.
 
-    With ``pinged`` a ping goes behind each text, so that its answer has to come while there is most to do;
-    ``pong_s``: the slowest answer so far.
+    With ``pinged`` a ping goes behind each text, so that its answer has to come while there is most to do; a
+    text is not over before it has come. ``pong_s``: the slowest answer so far; ``silent``: pings of whole
+    texts that got none.
     """
 
     pinged = False
     ws: aiohttp.ClientWebSocketResponse | None = None
     context = ""
     pong_s = 0.0
-    pongs = 0
-    _ping_at = 0.0
+    pongs = silent = 0
+
+    def __init__(self, url: str, http: aiohttp.ClientSession, voice: str) -> None:
+        super().__init__(url, http, voice)
+        self._pings: dict[bytes, float] = {}
 
     def address(self) -> str:
         """Where to connect."""
@@ -263,10 +267,7 @@ class Socket(Talker):
             if message.type is aiohttp.WSMsgType.PING:
                 await self.ws.pong(message.data)
             else:
-                self.pong_s, self.pongs = (
-                    max(self.pong_s, time.perf_counter() - self._ping_at),
-                    self.pongs + 1,
-                )
+                self._pong(bytes(message.data))
         if message.type is aiohttp.WSMsgType.BINARY:
             return "audio", message.data
         if message.type is aiohttp.WSMsgType.TEXT:
@@ -291,9 +292,11 @@ class Socket(Talker):
         self.context = f"c{next(self._ids)}"
         for message in self.messages(text):
             await self.send(message)
+        self._pings.clear()  # those of a text that was cut are not waited for
         if self.pinged:
-            self._ping_at = time.perf_counter()
-            await self.ws.ping()  # type: ignore[union-attr]
+            mark = str(next(self._ids)).encode()
+            self._pings[mark] = time.perf_counter()
+            await self.ws.ping(mark)  # type: ignore[union-attr]
         over = False
         while not over:
             kind, data = await self.receive()
@@ -302,6 +305,17 @@ class Socket(Talker):
             audio, over = self.read(kind, data)
             if audio:
                 yield audio
+        while self._pings:
+            late = await self.ws.receive()  # type: ignore[union-attr]
+            if late.type is aiohttp.WSMsgType.PONG:
+                self._pong(bytes(late.data))
+            elif late.type not in {aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY}:
+                self._pings.clear()
+                self.silent += 1
+
+    def _pong(self, mark: bytes) -> None:
+        if (sent := self._pings.pop(mark, None)) is not None:
+            self.pong_s, self.pongs = max(self.pong_s, time.perf_counter() - sent), self.pongs + 1
 
     async def _cut(self) -> None:
         await self.send(self.cancel())

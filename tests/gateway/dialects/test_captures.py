@@ -8,14 +8,30 @@ from collections import Counter
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 from tests.peers import captures
 
 KEY_HEADERS = {"authorization", "x-api-key", "xi-api-key", "cookie"}
 MASKED = {"<masked>", "Bearer <masked>", "Token <masked>"}
 PRIVATE = re.compile(
-    r"/(home|root|work|tmp|usr|var|opt|mnt|Users)/|[A-Z]:\\\\|\bsk[-_][A-Za-z0-9]{8}|\beyJ[\w-]{8}"
+    r"/(home|root|work|tmp|usr|var|opt|mnt|Users)/|[A-Z]:\\\\|\bsk[-_][\w-]{8}|\beyJ[\w-]{8}"
 )
 """Paths of a machine, and how keys and tokens begin."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sk-proj-Ab12Cd34Ef56",
+        "sk_car_Ab12Cd34Ef56",
+        "sk_0123456789abcdef",
+        "eyJhbGciOiJIUzI1NiJ9",
+        "/home/me/x",
+    ],
+)
+def test_keys_and_paths_are_known(text: str) -> None:
+    assert PRIVATE.search(f'{{"a": "{text}"}}')
 
 
 def replayed() -> Counter[Path]:

@@ -68,6 +68,30 @@ async def test_too_much_text_is_an_error_and_what_was_said_is_spoken(gateway: Ru
     assert gateway.idle
 
 
+@on_gateway()
+async def test_the_flush_of_a_text_that_is_too_long_is_no_second_end(gateway: Running) -> None:
+    async with flux_client(gateway) as client:
+        for _ in range(2):
+            await client.say("a" * 60_000)
+            assert (await client.until("Error"))["code"] == "BIG-0000"
+            await client.say("One.")
+            await client.until("SpeechMetadata")
+        assert "Warning" not in client.kinds
+        # The excuse is of the flush behind the error alone.
+        for more in ("Interrupt", "Speak"):
+            await client.say("a" * 60_000, flush=False)
+            await client.until("Error")
+            if more == "Interrupt":
+                await client.interrupt()
+                await client.until("Warning")
+            else:
+                await client.say(" ")
+                await client.until("SpeechMetadata")
+            await client.send("Flush")
+            assert (await client.until("Warning"))["code"] == "NO_ACTIVE_SPEECH"
+    assert gateway.idle
+
+
 @on_gateway(lambda: ToneEngine(slots=1), max_contexts=1)
 async def test_no_room_is_an_error_at_once_and_the_socket_lives(gateway: Running) -> None:
     async with flux_client(gateway) as first, flux_client(gateway) as second:

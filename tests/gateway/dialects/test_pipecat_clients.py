@@ -25,7 +25,7 @@ TURN = ["Hello there, this is the first delta.", "Your order number is 4215 and 
 ALIASES = {"heart": "tone", "alloy": "tone"}
 WORD_S = 0.2
 AHEAD_S = 3.0
-"""How far the gateway runs ahead of playing, in each turn of a socket or request."""
+"""How far the gateway runs ahead of playing on a socket; a download comes as fast as it is read."""
 
 timed = pytest.mark.parametrize("service", ["cartesia", "elevenlabs"])
 modes = pytest.mark.parametrize("mode", ["sentence", "token"])
@@ -63,8 +63,8 @@ def check_cut(made: Made, result: dict[str, Any]) -> None:
     cut = 2 * round(result["cut_s"] * result["rate"])
     assert 1.0 < result["cut_s"] < 2.0
     assert result["played"].startswith(got[:cut] + second)
-    # Of more than ten seconds of text, where all of it was sent.
-    assert len(first) / 2 / result["rate"] < result["cut_s"] + AHEAD_S * len(requests) + 0.5
+    if len(requests) == 1 and len(made.ends) == 2:  # on a socket, of some ten seconds of text
+        assert len(first) / 2 / result["rate"] < result["cut_s"] + AHEAD_S + 0.5
 
 
 @timed
@@ -113,7 +113,7 @@ async def test_a_turn_is_heard_byte_for_byte_with_sentences_in_order_fact_2(
 
 @timed
 @cuts
-async def test_exactly_the_words_heard_before_an_interruption_are_written(
+async def test_the_words_heard_before_an_interruption_are_written_to_about_one(
     start_gateway: Start, made: Made, service: str, mode: str
 ) -> None:
     gateway = await start_gateway(voice_aliases=ALIASES)

@@ -4,7 +4,7 @@ The numbers are those of the reference on protocols: the bug reports of other se
 that shape the design (fact), what the frameworks do and rely on (trap). Where a dialect is missing in a row,
 the rule says nothing about it: there is no context to cancel in an HTTP request, no id on Deepgram's wire, no
 key in Wyoming. Tests of one dialect are in its own modules; what holds at every door is tried at every door
-by ``test_rules_sockets`` and ``test_rules_text``.
+by ``test_rules_sockets`` and ``test_rules_text``; a framework's services are tried by the module of its name.
 
 ====================  ============================================================================
 r1                    native cartesia elevenlabs openai deepgram vapi jambonz wyoming
@@ -37,7 +37,7 @@ r31                   native cartesia elevenlabs openai deepgram vapi jambonz wy
 r33                   native cartesia elevenlabs openai deepgram vapi jambonz wyoming
 r34                   native cartesia elevenlabs openai deepgram vapi jambonz wyoming
 fact_1                cartesia
-fact_2                pipecat
+fact_2                cartesia elevenlabs openai deepgram
 fact_3                cartesia elevenlabs node
 fact_4                native cartesia elevenlabs deepgram jambonz
 fact_5                native cartesia elevenlabs deepgram jambonz
@@ -78,7 +78,7 @@ import pytest
 from tests.peers.gateway import Running, on_gateway
 
 HERE = Path(__file__).parent
-ACROSS = ("test_rules_sockets", "test_rules_text")
+ACROSS = ("test_rules_sockets", "test_rules_text", "test_livekit_clients", "test_pipecat_clients")
 RULES = {
     f"r{n}" for n in (*range(1, 9), 10, 11, *range(12, 18), 19, 20, *range(22, 26), *range(27, 32), 33, 34)
 }
@@ -135,8 +135,13 @@ def _tests(module: ModuleType) -> list[str]:
 
 
 def _of(module: ModuleType, name: str) -> set[str]:
-    """The dialects of a test across them, or the one that its name names."""
-    dialects: set[str] = getattr(getattr(module, name), "dialects", set())
+    """The dialects of a test across them, of the services it is given, or the one that its name names."""
+    test = getattr(module, name)
+    dialects: set[str] = getattr(test, "dialects", set())
+    for mark in getattr(test, "pytestmark", []):
+        if mark.name == "parametrize" and "service" in (names := mark.args[0]):
+            given = [row if names == "service" else row[list(names).index("service")] for row in mark.args[1]]
+            dialects = dialects | {service.partition("-")[0] for service in given}
     return dialects or {dialect for dialect in ("native", "cartesia") if f"_{dialect}_" in name}
 
 

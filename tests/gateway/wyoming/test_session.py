@@ -185,7 +185,11 @@ ENDED = [
         "unknown_voice",
         "voice",
     ),
-    ({"type": "synthesize", "text": "One.", "voice": {"language": "fr"}}, "unknown_voice", "voice"),
+    (
+        {"type": "synthesize", "text": "One.", "voice": {"language": "fr"}},
+        "unknown_voice",
+        "voice.language: ",
+    ),
     ({"type": "synthesize", "text": "One.", "voice": "tone"}, "bad_request", "voice"),
     ({"type": "synthesize", "text": "One.", "text_format": "html"}, "bad_request", "text_format"),
     ({"type": "synthesize", "text": "x" * 200_000}, "text_too_long", "text"),
