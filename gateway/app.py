@@ -366,10 +366,8 @@ class _Protocol(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        if isinstance(
-            exc, ConnectionError
-        ):  # hung up before we answered, as while it waits for our 100 Continue
-            raise exc
+        if isinstance(exc, ConnectionError):
+            raise exc  # hung up before we answered, as while it waits for our 100 Continue
         kind = type(exc).__name__ if exc is not None else None
         _log.info("request could not be parsed", extra={"status": status, "reason": kind})
         error = BadRequest("this is not a proper HTTP request") if status < 500 else VoxwireError()

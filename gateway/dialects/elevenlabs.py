@@ -175,11 +175,12 @@ async def timed(request: web.Request) -> web.StreamResponse:
     times = Slice(tuple(chars), tuple(starts), tuple(durations))
     response = _response(request, "application/json")
     # Minutes of audio take longer to write down than the loop may wait.
-    await write_whole(request, response, await asyncio.to_thread(_timed_body, bytes(audio), times))
+    await write_whole(request, response, await asyncio.to_thread(_timed_object, audio, times))
     return response
 
 
-def _timed_body(audio: bytes, found: Slice) -> bytes:
+def _timed_object(audio: bytes | bytearray, found: Slice | None) -> bytes:
+    """A JSON object of audio and the times of its characters."""
     alignment = wire.timestamps(found)
     return msgspec.json.encode(
         {
@@ -195,13 +196,7 @@ async def timed_stream(request: web.Request) -> web.StreamResponse:
     response = _response(request, "application/json")
     async with _speaking(request) as speech:
         async for data, found in speech.audio():
-            alignment = wire.timestamps(found)
-            line = {
-                "audio_base64": b64encode_as_string(data),
-                "alignment": alignment,
-                "normalized_alignment": alignment,
-            }
-            await write(request, response, msgspec.json.encode(line) + b"\n")
+            await write(request, response, _timed_object(data, found) + b"\n")
     await write(request, response, None)
     return response
 

@@ -48,10 +48,12 @@ class Talker:
 
     name = ""
     path = ""
+    """``{voice}`` in it stands for the voice."""
     headers: dict[str, str] = {}  # noqa: RUF012 - never changed
 
     def __init__(self, url: str, http: aiohttp.ClientSession, voice: str) -> None:
         self.url, self.http, self.voice = url, http, voice
+        self.path = self.path.replace("{voice}", voice)
         self._ids = itertools.count(1)
 
     async def open(self) -> None:
@@ -176,9 +178,7 @@ class ElevenHttp(Http):
     name = "elevenlabs http"
     headers = {"xi-api-key": KEY}  # noqa: RUF012
 
-    def __init__(self, url: str, http: aiohttp.ClientSession, voice: str) -> None:
-        super().__init__(url, http, voice)
-        self.path = f"/v1/text-to-speech/{voice}/stream?output_format=pcm_{RATE}"
+    path = f"/v1/text-to-speech/{{voice}}/stream?output_format=pcm_{RATE}"
 
     def body(self, text: str) -> dict[str, Any]:
         return {"text": text, "model_id": "m"}
@@ -189,9 +189,7 @@ class ElevenTimed(ElevenHttp):
 
     name, streamed = "elevenlabs timed", True
 
-    def __init__(self, url: str, http: aiohttp.ClientSession, voice: str) -> None:
-        super().__init__(url, http, voice)
-        self.path = self.path.replace("/stream?", "/stream/with-timestamps?")
+    path = ElevenHttp.path.replace("/stream?", "/stream/with-timestamps?")
 
 
 class DeepgramHttp(Http):
@@ -200,9 +198,7 @@ class DeepgramHttp(Http):
     name = "deepgram http"
     headers = {"Authorization": f"Token {KEY}"}  # noqa: RUF012
 
-    def __init__(self, url: str, http: aiohttp.ClientSession, voice: str) -> None:
-        super().__init__(url, http, voice)
-        self.path = f"/v1/speak?model={voice}&encoding=linear16&container=none&sample_rate={RATE}"
+    path = f"/v1/speak?model={{voice}}&encoding=linear16&container=none&sample_rate={RATE}"
 
     def body(self, text: str) -> dict[str, Any]:
         return {"text": text}
@@ -383,9 +379,7 @@ class ElevenMulti(Socket):
     name = "elevenlabs multi"
     headers = {"xi-api-key": KEY}  # noqa: RUF012
 
-    def __init__(self, url: str, http: aiohttp.ClientSession, voice: str) -> None:
-        super().__init__(url, http, voice)
-        self.path = f"/v1/text-to-speech/{voice}/multi-stream-input?output_format=pcm_{RATE}&auto_mode=true"
+    path = f"/v1/text-to-speech/{{voice}}/multi-stream-input?output_format=pcm_{RATE}&auto_mode=true"
 
     def messages(self, text: str) -> list[dict[str, Any]]:
         ident = {"context_id": self.context}
@@ -412,9 +406,7 @@ class ElevenSingle(Socket):
     name = "elevenlabs single"
     headers = {"xi-api-key": KEY}  # noqa: RUF012
 
-    def __init__(self, url: str, http: aiohttp.ClientSession, voice: str) -> None:
-        super().__init__(url, http, voice)
-        self.path = f"/v1/text-to-speech/{voice}/stream-input?output_format=pcm_{RATE}"
+    path = f"/v1/text-to-speech/{{voice}}/stream-input?output_format=pcm_{RATE}"
 
     async def open(self) -> None:
         """Nothing before there is a text: a connection that waits is closed."""
@@ -448,9 +440,7 @@ class Deepgram(Socket):
     name = "deepgram"
     headers = {"Authorization": f"Token {KEY}"}  # noqa: RUF012
 
-    def __init__(self, url: str, http: aiohttp.ClientSession, voice: str) -> None:
-        super().__init__(url, http, voice)
-        self.path = f"/v1/speak?model={voice}&encoding=linear16&sample_rate={RATE}"
+    path = f"/v1/speak?model={{voice}}&encoding=linear16&sample_rate={RATE}"
 
     async def open(self) -> None:
         await super().open()
@@ -475,9 +465,7 @@ class DeepgramV2(Deepgram):
 
     name = "deepgram v2"
 
-    def __init__(self, url: str, http: aiohttp.ClientSession, voice: str) -> None:
-        super().__init__(url, http, voice)
-        self.path = self.path.replace("v1", "v2")
+    path = Deepgram.path.replace("v1", "v2")
 
     def read(self, kind: str, data: Any) -> tuple[bytes, bool]:
         if kind == "json" and data["type"] == "Flushed":  # that the text is taken, not that it is spoken
@@ -496,9 +484,7 @@ class Jambonz(Socket):
     name = "jambonz"
     headers = {"Authorization": f"Bearer {KEY}"}  # noqa: RUF012
 
-    def __init__(self, url: str, http: aiohttp.ClientSession, voice: str) -> None:
-        super().__init__(url, http, voice)
-        self.path = f"/webhooks/jambonz/stream?voice={voice}&sampleRate={RATE}"
+    path = f"/webhooks/jambonz/stream?voice={{voice}}&sampleRate={RATE}"
 
     async def open(self) -> None:
         await super().open()

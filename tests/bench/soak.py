@@ -129,15 +129,6 @@ async def live(client: Client, until: float, draw: random.Random, tally: Tally) 
     await talker.close()
 
 
-def wyoming_of(gateway: GatewayProcess) -> tuple[str, int]:
-    """Where the gateway speaks Wyoming, which it tells right after its first address."""
-    until = time.monotonic() + 10.0
-    while not (found := re.search(r"and at tcp://([^:\s]+):(\d+)", "".join(gateway.log))):
-        assert time.monotonic() < until, "no address of Wyoming's"
-        time.sleep(0.01)
-    return found[1], int(found[2])
-
-
 def rss_mb(pid: int) -> float:
     """Memory of a process."""
     found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
@@ -215,7 +206,8 @@ def main(argv: list[str]) -> int:
     report = Report("soak")
     report.figure("machine's load before the run", os.getloadavg()[0])
     with GatewayProcess(log_level="warning", resume_s="0", wyoming="127.0.0.1:0") as gateway:
-        Wyoming.address = wyoming_of(gateway)
+        host, _, port = gateway.told(r"and at tcp://(\S+)").rpartition(":")
+        Wyoming.address = (host, int(port))
         tally = asyncio.run(soak(gateway, args.clients, args.seconds))
         time.sleep(5.0)  # longer than anything is kept for a client that is gone
         left = gauges(gateway.url)

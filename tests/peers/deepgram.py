@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import aiohttp
 
 from tests.peers.gateway import Running
+from tts_core.errors import EngineCrashed
 
 KEY = {"Authorization": "Token any"}
 KINDS = {"Metadata", "Flushed", "Cleared", "Warning", "Error"}
@@ -87,6 +88,15 @@ class DeepgramClient:
 
 
 C = TypeVar("C", bound=DeepgramClient)
+
+
+async def fail(gateway: Running, client: DeepgramClient) -> None:
+    """A text that the engine fails, and its flush, which a client sends that has not heard of it yet."""
+    gateway.engine.fail = EngineCrashed("the voice failed")
+    await client.say("One two three. And", flush=False)
+    await client.until("Error")
+    gateway.engine.fail = None
+    await client.send("Flush")
 
 
 @contextlib.asynccontextmanager

@@ -63,16 +63,16 @@ class GatewayProcess:
             text=True,
         )
         threading.Thread(target=self._read, daemon=True).start()
-        self.url = self._told(r"Voxwire ready at (\S+)")
+        self.url = self.told(r"Voxwire ready at (\S+)")
         return self
 
     @cached_property
     def secure_url(self) -> str:
         """The address over TLS, which is told right after the first one and waited for."""
-        return self._told(r"and at (https://\S+)")
+        return self.told(r"and at (https://\S+)")
 
-    def _told(self, pattern: str) -> str:
-        """What the next line with ``pattern`` has in its group."""
+    def told(self, pattern: str) -> str:
+        """What the next line with ``pattern`` has in its group; the lines before it are passed over."""
         while True:
             line = self._lines.get(timeout=self.ready_s)
             if line is None:

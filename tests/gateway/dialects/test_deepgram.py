@@ -21,7 +21,7 @@ from gateway.dialects.deepgram import voice_of
 from gateway.speaking import CannotClone
 from sessions.principal import Principal
 from tests import virtual
-from tests.peers.deepgram import KEY, DeepgramClient, deepgram_client
+from tests.peers.deepgram import KEY, DeepgramClient, deepgram_client, fail
 from tests.peers.gateway import Running, on_gateway
 from tests.tone import ToneEngine
 from tts_core.errors import EngineCrashed, Forbidden, UnknownVoice
@@ -109,11 +109,7 @@ async def test_fifty_quick_interruptions_r7(gateway: Running) -> None:
 async def test_a_flush_behind_a_text_that_failed_is_no_second_end(gateway: Running) -> None:
     async with deepgram_client(gateway) as client:
         for _ in range(2):
-            gateway.engine.fail = EngineCrashed("the voice failed")
-            await client.say("One two three. And", flush=False)
-            await client.until("Error")
-            gateway.engine.fail = None
-            await client.send("Flush")  # as the client would have, had it not heard of it yet
+            await fail(gateway, client)
             await client.say("Four.")
             assert await client.next() == "audio"
             await client.until("Flushed")

@@ -9,10 +9,9 @@ import aiohttp
 import pytest
 
 from gateway.app import drain
-from tests.peers.deepgram import KEY
+from tests.peers.deepgram import KEY, fail
 from tests.peers.deepgram_flux import LONG, RATE, WORD_MS, flux_client, refusal
 from tests.peers.gateway import Running, on_gateway
-from tts_core.errors import EngineCrashed
 
 SPEAK = "/v2/speak"
 
@@ -80,11 +79,7 @@ async def test_a_flush_of_nothing_is_a_warning(gateway: Running) -> None:
 async def test_a_flush_behind_a_turn_that_failed_is_no_second_end(gateway: Running) -> None:
     async with flux_client(gateway) as client:
         for _ in range(2):
-            gateway.engine.fail = EngineCrashed("the voice failed")
-            await client.say("One two three. And", flush=False)
-            await client.until("Error")
-            gateway.engine.fail = None
-            await client.send("Flush")  # as the client would have, had it not heard of it yet
+            await fail(gateway, client)
             await client.say("Four.")
             await client.until("SpeechMetadata")
             await client.send("Flush")  # of nothing, and nothing failed since

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import time
 import urllib.request
@@ -55,19 +54,10 @@ def test_the_real_client_speaks() -> None:
 
 @pytest.mark.slow
 def test_the_package_would_have_written_the_same_bytes() -> None:
-    port = free_port()
-    with GatewayProcess(wyoming=f"127.0.0.1:{port}") as gateway:
-        assert f"and at tcp://127.0.0.1:{port}\n" in gateway.log or asyncio.run(told(gateway, port))
-        raw = drive(gateway, "wyoming", "wyoming_real.py", str(port))["raw"]
+    with GatewayProcess(wyoming="127.0.0.1:0") as gateway:
+        port = gateway.told(r"and at tcp://127\.0\.0\.1:(\d+)\n")
+        raw = drive(gateway, "wyoming", "wyoming_real.py", port)["raw"]
     assert raw["kinds"] == ["info", "pong", *WHOLE, *PIECES, "error"]
     assert raw["same"]
     assert raw["last"] == "error"
     assert raw["count"] > len(raw["kinds"])
-
-
-async def told(gateway: GatewayProcess, port: int) -> bool:
-    """Wait for the line that says where it listens."""
-    async with asyncio.timeout(10):
-        while f"and at tcp://127.0.0.1:{port}\n" not in gateway.log:
-            await asyncio.sleep(0)
-    return True
